@@ -1,0 +1,1 @@
+"""realrun runs the schedules of simnet with PyTorch on real hardware and measures them."""

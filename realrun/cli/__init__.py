@@ -1,0 +1,1 @@
+"""The `realrun` command; one file per subcommand, heavy imports inside the function."""

@@ -1,0 +1,105 @@
+"""Find the algorithms of this package: add a file with an `@algorithm` function, and it is there."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from simnet.collective import Kind
+from simnet.errors import InvalidInput
+from simnet.schedule import Schedule
+
+Builder = Callable[..., Schedule]
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A named way to do a collective: `build(world_size, **options) -> Schedule`."""
+
+    name: str
+    kind: Kind
+    build: Builder
+    variants: Callable[[int], Iterable[Options]]
+
+    @property
+    def summary(self) -> str:
+        """First line of the builder's docstring."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the keyword-only options the builder takes."""
+        parameters = inspect.signature(self.build).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+_registry: dict[str, Algorithm] = {}
+
+
+def _plain(world_size: int) -> Iterable[Options]:
+    return ({},)
+
+
+def algorithm(kind: Kind, *, variants: Callable[[int], Iterable[Options]] = _plain) -> Callable[[Builder], Builder]:
+    """Register a builder under its own name.
+
+    Parameters
+    ----------
+    variants : option sets worth testing at a world size (every grid, every group size, ...).
+    """
+
+    def register(build: Builder) -> Builder:
+        _registry[build.__name__] = Algorithm(build.__name__, kind, build, variants)
+        return build
+
+    return register
+
+
+@cache
+def _load() -> None:
+    package = importlib.import_module("simnet.algorithms")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"simnet.algorithms.{module.name}")
+
+
+def algorithms(kind: Kind | None = None) -> dict[str, Algorithm]:
+    """Return all algorithms by name, or those of one collective."""
+    _load()
+    return {name: a for name, a in sorted(_registry.items()) if kind is None or a.kind == kind}
+
+
+def find(name: str) -> Algorithm:
+    """Return the algorithm of that name.
+
+    Raises
+    ------
+    InvalidInput : there is none; the text lists those there are.
+    """
+    known = algorithms()
+    if name not in known:
+        raise InvalidInput(f"unknown algorithm {name!r}; choose one of {', '.join(known)}")
+    return known[name]
+
+
+def build(name: str, world_size: int, **options: Any) -> Schedule:
+    """Build the named algorithm at a world size; options that are None are left to their defaults.
+
+    Raises
+    ------
+    InvalidInput : unknown name, an option the algorithm does not take, or a world size it does not admit.
+    """
+    chosen = find(name)
+    if world_size < 1:
+        raise InvalidInput(f"world_size must be 1 or more ranks, got {world_size}")
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, value in given.items():
+        if key not in chosen.options:
+            takes = ", ".join(chosen.options) or "no options"
+            raise InvalidInput(f"{name} takes no option {key!r}, got {value!r}; it takes {takes}")
+    return chosen.build(world_size, **given)

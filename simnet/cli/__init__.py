@@ -1,0 +1,1 @@
+"""The `simnet` command; one file per subcommand, heavy imports inside the function."""

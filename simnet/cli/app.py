@@ -1,0 +1,73 @@
+"""What every command line of this project shares: discovery, errors to exit codes, rows to stdout."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from simnet.errors import SimnetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def command_line(package: str, *, summary: str) -> typer.Typer:
+    """Build a Typer app from a package: every module with a function `command` is one subcommand.
+
+    A module may instead hold a Typer app named `group`. The subcommand's name is the module's, unless
+    the module sets `NAME` (for words Python keeps for itself, such as import).
+    """
+    app = typer.Typer(
+        help=summary, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    app.callback(help=summary)(_no_options)
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        module = importlib.import_module(f"{package}.{info.name}")
+        name = getattr(module, "NAME", info.name.replace("_", "-"))
+        if hasattr(module, "command"):
+            app.command(name)(module.command)
+        elif hasattr(module, "group"):
+            app.add_typer(module.group, name=name)
+    return app
+
+
+def _no_options() -> None:
+    """Keep subcommands even where there is only one."""
+
+
+def run(app: Callable[[], Any]) -> NoReturn:
+    """Run a command line; an error of ours becomes one sentence on stderr and its exit code."""
+    try:
+        app()
+    except SimnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(0)
+
+
+def record(row: Any) -> dict[str, Any]:
+    """Return a row as a plain mapping."""
+    return asdict(row) if is_dataclass(row) and not isinstance(row, type) else dict(row)
+
+
+def print_json(rows: Iterable[Mapping[str, Any] | Any]) -> None:
+    """Write one JSON object per line; numbers are SI, keys are stable."""
+    for row in rows:
+        print(json.dumps(record(row), default=_plain, allow_nan=False), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")

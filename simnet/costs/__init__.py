@@ -1,0 +1,1 @@
+"""Cost models: what one message costs before any sharing, one file each."""

@@ -1,0 +1,1 @@
+"""Traces and schedules out, one file per format."""

@@ -1,0 +1,94 @@
+"""The network as a graph of typed, directed links, and the routes messages take through it.
+
+Vertices are strings: devices, copy engines, host bridges, NICs, switches. A server ("node") is never
+a vertex. Everything that several messages can share (a PCIe link, a NIC, an uplink) is a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from simnet.errors import InvalidInput
+from simnet.units import BytesPerSecond, Seconds
+
+Vertex = str
+Router = Callable[["nx.DiGraph[Vertex]", Vertex, Vertex], list[Vertex]]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of one connection; its latency adds to the path, its bandwidth is shared."""
+
+    src: Vertex
+    dst: Vertex
+    latency: Seconds
+    bandwidth: BytesPerSecond
+    kind: str = ""
+
+
+class Fabric:
+    """Vertices, links and routes; immutable after construction.
+
+    Parameters
+    ----------
+    router : gives the vertices from source to destination; default is the shortest path by links,
+        the same one every time.
+    """
+
+    def __init__(self, links: Iterable[Link], *, router: Router | None = None) -> None:
+        self.links: tuple[Link, ...] = tuple(links)
+        self.graph: nx.DiGraph[Vertex] = nx.DiGraph()
+        for index, link in enumerate(self.links):
+            _require_link(link, self.graph)
+            self.graph.add_edge(link.src, link.dst, index=index, kind=link.kind)
+        self._router = router or shortest_path
+        self._routes: dict[tuple[Vertex, Vertex], tuple[int, ...]] = {}
+
+    @property
+    def latencies(self) -> npt.NDArray[np.float64]:
+        """Latency of every link in s, shape (num_links,)."""
+        return np.array([link.latency for link in self.links], float)
+
+    @property
+    def bandwidths(self) -> npt.NDArray[np.float64]:
+        """Bandwidth of every link in bytes/s, shape (num_links,)."""
+        return np.array([link.bandwidth for link in self.links], float)
+
+    def route(self, src: Vertex, dst: Vertex) -> tuple[int, ...]:
+        """Indices into `links` from src to dst, in order.
+
+        Raises
+        ------
+        InvalidInput : a vertex is unknown, or nothing leads from src to dst.
+        """
+        key = (src, dst)
+        if key not in self._routes:
+            vertices = self._router(self.graph, src, dst)
+            self._routes[key] = tuple(self.graph.edges[a, b]["index"] for a, b in pairwise(vertices))
+        return self._routes[key]
+
+
+def _require_link(link: Link, graph: nx.DiGraph[Vertex]) -> None:
+    if not link.bandwidth > 0 or not link.latency >= 0:
+        raise InvalidInput(
+            f"a link needs bandwidth above 0 and latency of 0 or more, got {link}; give both in SI units"
+        )
+    if graph.has_edge(link.src, link.dst):
+        raise InvalidInput(f"two links from {link.src} to {link.dst}; add their bandwidths into one")
+
+
+def shortest_path(graph: nx.DiGraph[Vertex], src: Vertex, dst: Vertex) -> list[Vertex]:
+    """Vertices of the shortest path by number of links."""
+    try:
+        path: list[Vertex] = nx.shortest_path(graph, src, dst)
+    except nx.NodeNotFound as error:
+        raise InvalidInput(f"the fabric has no vertex {src!r} or {dst!r}; see Fabric.graph.nodes") from error
+    except nx.NetworkXNoPath as error:
+        raise InvalidInput(f"the fabric has no path from {src} to {dst}; add the missing links") from error
+    return path

@@ -1,0 +1,1 @@
+"""Logs, traces and topologies in, one file per format."""

@@ -1,0 +1,1 @@
+"""The interpreters of a schedule: check, execute, estimate, simulate (and realrun.executor)."""

@@ -1,0 +1,1 @@
+"""Neural networks as layer tables, one file each."""

@@ -1,0 +1,120 @@
+"""What a step's transfers travel over: latency, and the links they share, from src and dst columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from simnet.errors import InvalidInput
+from simnet.fabric import Fabric
+from simnet.placement import Placement
+from simnet.schedule import IntArray
+from simnet.units import BytesPerSecond, Seconds
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Links of several messages: those of message i are links[first[i] : first[i + 1]]."""
+
+    first: IntArray
+    links: IntArray
+
+
+class Paths(Protocol):
+    """How ranks reach each other; memory O(ranks + links)."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        ...
+
+    @property
+    def link_bandwidth(self) -> FloatArray:
+        """Bandwidth of every link in bytes/s, shape (num_links,)."""
+        ...
+
+    def latency(self, src: IntArray, dst: IntArray) -> FloatArray:
+        """Latency of each message's path in s, shape (num_messages,)."""
+        ...
+
+    def routes(self, src: IntArray, dst: IntArray) -> Routes:
+        """Links of each message's path, in order."""
+        ...
+
+
+def bottleneck(paths: Paths, src: IntArray, dst: IntArray) -> FloatArray:
+    """Bandwidth of each message's narrowest link in bytes/s, shape (num_messages,)."""
+    routes = paths.routes(src, dst)
+    if len(src) == 0:
+        return np.empty(0)
+    return np.minimum.reduceat(paths.link_bandwidth[routes.links], routes.first[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class UniformPaths:
+    """Every rank has one full-duplex port into a network that is never the bottleneck.
+
+    Link r is the way out of rank r, link world_size + r the way in.
+    """
+
+    world_size: int
+    port_latency: Seconds
+    port_bandwidth: BytesPerSecond
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1 or not self.port_bandwidth > 0 or not self.port_latency >= 0:
+            raise InvalidInput(
+                "uniform paths need 1 or more ranks, bandwidth above 0 and latency of 0 or more, got "
+                f"{self.world_size} ranks, {self.port_bandwidth} bytes/s, {self.port_latency} s"
+            )
+
+    @property
+    def link_bandwidth(self) -> FloatArray:
+        """Bandwidth of every port in bytes/s, shape (2 * world_size,)."""
+        return np.full(2 * self.world_size, self.port_bandwidth)
+
+    def latency(self, src: IntArray, dst: IntArray) -> FloatArray:
+        """Same latency for all, in s."""
+        return np.full(len(src), self.port_latency)
+
+    def routes(self, src: IntArray, dst: IntArray) -> Routes:
+        """Way out of the source, way into the destination."""
+        links = np.stack([src, dst + self.world_size], axis=1).reshape(-1)
+        return Routes(2 * np.arange(len(src) + 1), links)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricPaths:
+    """Ranks placed on a fabric."""
+
+    fabric: Fabric
+    placement: Placement
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.placement.world_size
+
+    @property
+    def link_bandwidth(self) -> FloatArray:
+        """Bandwidth of every link of the fabric in bytes/s."""
+        return self.fabric.bandwidths
+
+    def latency(self, src: IntArray, dst: IntArray) -> FloatArray:
+        """Sum of the latencies along each route, in s."""
+        routes = self.routes(src, dst)
+        if len(src) == 0:
+            return np.empty(0)
+        return np.add.reduceat(self.fabric.latencies[routes.links], routes.first[:-1])
+
+    def routes(self, src: IntArray, dst: IntArray) -> Routes:
+        """Routes of the fabric between the ranks' vertices."""
+        vertices = self.placement.vertices
+        found = [self.fabric.route(vertices[a], vertices[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
+        first = np.concatenate([[0], np.cumsum([len(route) for route in found])]).astype(np.int64)
+        return Routes(first, np.array([link for route in found for link in route], dtype=np.int64))

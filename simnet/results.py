@@ -1,0 +1,76 @@
+"""Records of answers: what was predicted and what was measured share their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simnet.units import Bytes, BytesPerSecond, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """Two times, s, that the true answer lies between."""
+
+    low: npt.NDArray[np.float64] | Seconds
+    high: npt.NDArray[np.float64] | Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """When the last rank finishes, s, shape () or (batch,); `exact` is never silently false."""
+
+    time: npt.NDArray[np.float64] | Seconds
+    exact: bool
+    engine: str
+    reason: str = ""
+    bracket: Bracket | None = None
+    finish: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivePrediction:
+    """One predicted row: a collective of one size on one cluster; low and high are an 80 % interval."""
+
+    collective: str
+    algorithm: str
+    cluster: str
+    ranks: int
+    size_bytes: Bytes
+    count: int
+    dtype: str
+    time_s: Seconds
+    algbw_bytes_per_s: BytesPerSecond
+    busbw_bytes_per_s: BytesPerSecond
+    engine: str
+    exact: bool
+    profile: str
+    low_s: Seconds | None = None
+    high_s: Seconds | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measured row, with every sample; fields nobody recorded are None and never guessed."""
+
+    collective: str
+    size_bytes: Bytes
+    time_s: Seconds
+    ranks: int | None = None
+    algorithm: str | None = None
+    cluster: str | None = None
+    nodes: int | None = None
+    count: int | None = None
+    dtype: str | None = None
+    algbw_bytes_per_s: BytesPerSecond | None = None
+    busbw_bytes_per_s: BytesPerSecond | None = None
+    samples_s: tuple[Seconds, ...] = ()
+    num_wrong: int | None = None
+    in_place: bool | None = None
+    source: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)

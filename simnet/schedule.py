@@ -1,0 +1,298 @@
+"""The intermediate representation: a collective algorithm at one world size, as data.
+
+A `Schedule` is a re-iterable stream of `Step`s; a step is a set of transfers stored as columns.
+Every interpreter (check, execute, estimate, simulate, realrun.executor) runs this same object.
+Rules that give it meaning:
+
+- A transfer is both the send and the receive, so a mismatched send cannot be written down.
+- All transfers of a step with the same (src, dst, channel) travel as one message.
+- Inside a step every payload is read before any write. A COPY may not meet another write to the
+  same chunk; several REDUCEs into one chunk apply in row order.
+- A step is program order, not a barrier: a message starts when both its ranks have finished their
+  earlier steps on that channel.
+- Chunks with an index of num_chunks or more are scratch and hold garbage at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from simnet.collective import Collective
+from simnet.errors import InvalidInput, InvalidSchedule
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Op(IntEnum):
+    """What arriving data does to the destination chunk."""
+
+    COPY = 0
+    REDUCE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """`count` chunks from src_chunk on of rank src go to dst_chunk on of rank dst."""
+
+    src: int
+    dst: int
+    src_chunk: int
+    dst_chunk: int
+    count: int = 1
+    op: Op = Op.COPY
+    channel: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Transfers as columns, each an int64 array (num_transfers,)."""
+
+    src: IntArray
+    dst: IntArray
+    src_chunk: IntArray
+    dst_chunk: IntArray
+    count: IntArray
+    op: IntArray
+    channel: IntArray
+
+    @classmethod
+    def of(cls, transfers: Iterable[Transfer]) -> Step:
+        """Build a step from single transfers, in row order."""
+        rows = [(t.src, t.dst, t.src_chunk, t.dst_chunk, t.count, int(t.op), t.channel) for t in transfers]
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 7).T
+        return cls(*columns)
+
+    @classmethod
+    def columns(
+        cls,
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        src_chunk: npt.ArrayLike,
+        dst_chunk: npt.ArrayLike | None = None,
+        *,
+        count: npt.ArrayLike = 1,
+        op: npt.ArrayLike = Op.COPY,
+        channel: npt.ArrayLike = 0,
+    ) -> Step:
+        """Build a step from columns that broadcast against each other; dst_chunk defaults to src_chunk."""
+        dst_chunk = src_chunk if dst_chunk is None else dst_chunk
+        parts = np.broadcast_arrays(src, dst, src_chunk, dst_chunk, count, op, channel)
+        return cls(*(np.array(part, dtype=np.int64).reshape(-1) for part in parts))
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield the rows one by one."""
+        rows = (self.src, self.dst, self.src_chunk, self.dst_chunk, self.count, self.op, self.channel)
+        for src, dst, src_chunk, dst_chunk, count, op, channel in zip(*(c.tolist() for c in rows), strict=True):
+            yield Transfer(src, dst, src_chunk, dst_chunk, count, Op(op), channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`step` done `times` times; the k-th time (from 0) its chunks are moved on by k * chunk_shift.
+
+    Chunks move inside blocks of `period`: c becomes (c // period) * period + (c + k * chunk_shift) % period
+    with c % period inside the sum. A range of `count` chunks may not wrap around its block.
+    """
+
+    step: Step
+    times: int
+    chunk_shift: int
+    period: int
+
+    def at(self, k: int) -> Step:
+        """Return the k-th repetition as a plain step."""
+        s = self.step
+        return Step(s.src, s.dst, self._moved(s.src_chunk, k), self._moved(s.dst_chunk, k), s.count, s.op, s.channel)
+
+    def _moved(self, chunk: IntArray, k: int) -> IntArray:
+        return chunk - chunk % self.period + (chunk + k * self.chunk_shift) % self.period
+
+
+Item = Step | Repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An algorithm at one world size: a re-iterable stream of steps, memory O(world_size + largest step)."""
+
+    name: str
+    collective: Collective
+    world_size: int
+    num_chunks: int
+    items: Callable[[], Iterator[Item]] = field(repr=False, compare=False)
+    num_scratch: int = 0
+    num_channels: int = 1
+
+    def steps(self) -> Iterator[Item]:
+        """Yield steps and repeats, from the beginning each time."""
+        return self.items()
+
+    def expand(self) -> Iterator[Step]:
+        """Yield plain steps, every `Repeat` unrolled."""
+        for item in self.items():
+            if isinstance(item, Repeat):
+                yield from (item.at(k) for k in range(item.times))
+            else:
+                yield item
+
+
+def chunk_bounds(count: int, num_chunks: int) -> IntArray:
+    """First element of each chunk and the end, shape (num_chunks + 1,): bounds[i] = i * count // num_chunks.
+
+    The one place that divides a buffer; counts are elements, never bytes.
+    """
+    if count < 0:
+        raise InvalidInput(f"count must be 0 or more elements, got {count}")
+    if count * num_chunks < 2**62:
+        return np.arange(num_chunks + 1, dtype=np.int64) * count // num_chunks
+    return np.array([i * count // num_chunks for i in range(num_chunks + 1)], dtype=np.int64)
+
+
+def transfer_elements(step: Step, schedule: Schedule, bounds: IntArray) -> IntArray:
+    """Elements each transfer of a step moves, shape (num_transfers,).
+
+    Raises
+    ------
+    InvalidInput : a transfer moves between chunks of different sizes (count not divisible by num_chunks).
+    """
+    src_size = _range_elements(step.src_chunk, step.count, schedule, bounds)
+    dst_size = _range_elements(step.dst_chunk, step.count, schedule, bounds)
+    if not np.array_equal(src_size, dst_size):
+        raise InvalidInput(
+            f"{schedule.name} moves data between chunks of different sizes: {int(bounds[-1])} elements do not "
+            f"divide into {schedule.num_chunks} equal chunks; use a multiple of {schedule.num_chunks}"
+        )
+    return src_size
+
+
+def _range_elements(first: IntArray, count: IntArray, schedule: Schedule, bounds: IntArray) -> IntArray:
+    if schedule.num_scratch == 0:
+        return bounds[first + count] - bounds[first]
+    if int(bounds[-1]) % schedule.num_chunks:
+        raise InvalidInput(
+            f"{schedule.name} uses scratch chunks: {int(bounds[-1])} elements do not divide into "
+            f"{schedule.num_chunks} equal chunks; use a multiple of {schedule.num_chunks}"
+        )
+    return count * (int(bounds[-1]) // schedule.num_chunks)
+
+
+def validate(schedule: Schedule) -> Schedule:
+    """Raise InvalidSchedule, with the step around the fault, where a rule of the module docstring is broken.
+
+    Returns the schedule, so that a builder can end with it. Costs one pass over all steps.
+    """
+    schedule.collective.require(schedule.world_size, schedule.num_chunks)
+    cells = (schedule.world_size, schedule.num_chunks + schedule.num_scratch)
+    writer, reader = (np.full(cells if schedule.num_channels > 1 else (0, 0), -1, np.int64) for _ in range(2))
+    for index, step in enumerate(schedule.expand()):
+        _validate_ranges(schedule, index, step)
+        _validate_writes(schedule, index, step)
+        if schedule.num_channels > 1:
+            _validate_channels(schedule, index, step, writer, reader)
+    return schedule
+
+
+def _fault(schedule: Schedule, index: int, step: Step, row: int, text: str) -> InvalidSchedule:
+    transfer = list(step.transfers())[row]
+    return InvalidSchedule(f"{schedule.name}, world size {schedule.world_size}, step {index}: {text}: {transfer}")
+
+
+def _validate_ranges(schedule: Schedule, index: int, step: Step) -> None:
+    limit = schedule.num_chunks + schedule.num_scratch
+    rules = (
+        ((step.src < 0) | (step.src >= schedule.world_size), "source is no rank"),
+        ((step.dst < 0) | (step.dst >= schedule.world_size), "destination is no rank"),
+        (step.src == step.dst, "a rank sends to itself"),
+        (step.count < 1, "count must be at least 1"),
+        ((step.src_chunk < 0) | (step.src_chunk + step.count > limit), "source chunks out of range"),
+        ((step.dst_chunk < 0) | (step.dst_chunk + step.count > limit), "destination chunks out of range"),
+        ((step.op != Op.COPY) & (step.op != Op.REDUCE), "unknown op"),
+        ((step.channel < 0) | (step.channel >= schedule.num_channels), "channel out of range"),
+    )
+    for broken, text in rules:
+        if broken.any():
+            raise _fault(schedule, index, step, int(np.argmax(broken)), text)
+    limits = (step.src_chunk, step.dst_chunk)
+    crossing = [(c < schedule.num_chunks) & (c + step.count > schedule.num_chunks) for c in limits]
+    if schedule.num_scratch and (crossing[0] | crossing[1]).any():
+        raise _fault(schedule, index, step, int(np.argmax(crossing[0] | crossing[1])), "range runs into scratch")
+
+
+def expand_chunks(first: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
+    """Unroll ranges of chunks: row number and chunk of every single chunk, each (sum of count,)."""
+    rows = np.repeat(np.arange(len(first)), count)
+    offset = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    return rows, first[rows] + offset
+
+
+def _validate_writes(schedule: Schedule, index: int, step: Step) -> None:
+    rows, chunks = expand_chunks(step.dst_chunk, step.count)
+    cell = step.dst[rows] * (schedule.num_chunks + schedule.num_scratch) + chunks
+    order = np.argsort(cell, kind="stable")
+    cells, ops = cell[order], step.op[rows][order]
+    clash = (cells[1:] == cells[:-1]) & ((ops[1:] == Op.COPY) | (ops[:-1] == Op.COPY))
+    if clash.any():
+        row = int(rows[order][1:][np.argmax(clash)])
+        raise _fault(schedule, index, step, row, "a COPY meets another write to the same chunk")
+
+
+def _validate_channels(schedule: Schedule, index: int, step: Step, writer: IntArray, reader: IntArray) -> None:
+    shared = schedule.num_channels
+    rows, chunks = expand_chunks(step.src_chunk, step.count)
+    ranks, channel = step.src[rows], step.channel[rows]
+    _refuse(schedule, index, step, rows, _foreign(writer[ranks, chunks], channel))
+    _mark(reader, ranks, chunks, channel, shared)
+    rows, chunks = expand_chunks(step.dst_chunk, step.count)
+    ranks, channel = step.dst[rows], step.channel[rows]
+    foreign = _foreign(writer[ranks, chunks], channel) | _foreign(reader[ranks, chunks], channel)
+    _refuse(schedule, index, step, rows, foreign)
+    _mark(writer, ranks, chunks, channel, shared)
+    _refuse(schedule, index, step, rows, _foreign(writer[ranks, chunks], channel))
+
+
+def _foreign(mark: IntArray, channel: IntArray) -> npt.NDArray[np.bool_]:
+    return (mark != -1) & (mark != channel)
+
+
+def _mark(table: IntArray, ranks: IntArray, chunks: IntArray, channel: IntArray, shared: int) -> None:
+    table[ranks, chunks] = np.where(_foreign(table[ranks, chunks], channel), shared, channel)
+    overwritten = table[ranks, chunks] != channel
+    table[ranks[overwritten], chunks[overwritten]] = shared
+
+
+def _refuse(schedule: Schedule, index: int, step: Step, rows: IntArray, foreign: npt.NDArray[np.bool_]) -> None:
+    if foreign.any():
+        row = int(rows[np.argmax(foreign)])
+        raise _fault(schedule, index, step, row, "two channels of a rank touch one chunk and one of them writes")
+
+
+def format_schedule(schedule: Schedule, *, max_steps: int = 64) -> str:
+    """Print a schedule for a human, one line per transfer; repeats stay folded."""
+    head = f"{schedule.name}: {schedule.collective.kind}, {schedule.world_size} ranks, {schedule.num_chunks} chunks"
+    lines = [head + (f" + {schedule.num_scratch} scratch" if schedule.num_scratch else "")]
+    for index, item in enumerate(schedule.steps()):
+        if index == max_steps:
+            lines.append("...")
+            break
+        step = item.step if isinstance(item, Repeat) else item
+        times = f" x {item.times}, chunks + {item.chunk_shift} mod {item.period}" if isinstance(item, Repeat) else ""
+        lines.append(f"step {index}{times}")
+        lines += [f"  {_format_transfer(t)}" for t in step.transfers()]
+    return "\n".join(lines)
+
+
+def _format_transfer(t: Transfer) -> str:
+    arrow = "+=" if t.op == Op.REDUCE else "<-"
+    channel = f" channel {t.channel}" if t.channel else ""
+    return (
+        f"{t.dst}[{t.dst_chunk}:{t.dst_chunk + t.count}] {arrow} "
+        f"{t.src}[{t.src_chunk}:{t.src_chunk + t.count}]{channel}"
+    )

@@ -1,0 +1,1 @@
+"""Rules that build a fabric, one file each."""

@@ -1,0 +1,1 @@
+"""studies: reproductions and what-ifs, each with claims that can fail."""

@@ -1,0 +1,1 @@
+"""The `studies` command; one file per subcommand, heavy imports inside the function."""
