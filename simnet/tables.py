@@ -1,0 +1,133 @@
+"""The nccl-tests table, for predicted and measured rows alike, printed row by row as they come.
+
+A block opens whenever the collective, the algorithm, the ranks or the machine change; a comment line
+names them, so that the table can be read back without guessing. Times are in us, bandwidths in GB/s
+(1e9 bytes/s), as in nccl-tests.
+
+Source: nccl-tests, doc/PERFORMANCE.md (columns, algbw, busbw).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from simnet.results import CollectivePrediction, Measurement
+from simnet.units import GB, US, Bytes, BytesPerSecond, Seconds
+
+Row: TypeAlias = CollectivePrediction | Measurement
+
+_REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+_ROOTED = ("broadcast", "reduce")
+
+
+def nccl_table(rows: Iterable[Row]) -> Iterator[str]:
+    """Lines of the table: a header per block, one line per row, and a footer with the average busbw.
+
+    Predicted rows show N/A for #wrong and, where they have one, their 80 % interval in two more columns.
+    """
+    block, total = None, _Total()
+    for row in rows:
+        if _title(row) != block:
+            block = _title(row)
+            yield from _header(row, block)
+        if isinstance(row, CollectivePrediction) and not row.exact and row.reason:
+            yield f"# not exact: {row.reason}"
+        yield _line(row)
+        total.add(row)
+    yield from total.footer()
+
+
+def time_text(time: Seconds, *, width: int = 9) -> str:
+    """Us with two digits after the point, fewer where the column would overflow."""
+    for digits in (2, 1, 0):
+        text = f"{time / US:.{digits}f}"
+        if len(text) < width:
+            break
+    return text.rjust(width)
+
+
+def bandwidth_text(bandwidth: BytesPerSecond | None, *, width: int = 7) -> str:
+    """GB/s with two digits after the point."""
+    return ("N/A" if bandwidth is None else f"{bandwidth / GB:.2f}").rjust(width)
+
+
+def row_start(collective: str, size: Bytes, count: int | None, dtype: str | None) -> str:
+    """Size, count, type, redop and root columns, as wide as nccl-tests prints them."""
+    redop = "sum" if collective in _REDUCING else "none"
+    root = 0 if collective in _ROOTED else -1
+    return f"{size:>12d}  {_or_na(count):>12}  {_or_na(dtype):>8}  {redop:>6}  {root:>6d}"
+
+
+@dataclass(slots=True)
+class _Total:
+    """What the footer sums up."""
+
+    busbw: float = 0.0
+    num_busbw: int = 0
+    num_wrong: int = 0
+    checked: bool = field(default=False)
+
+    def add(self, row: Row) -> None:
+        if row.busbw_bytes_per_s is not None:
+            self.busbw += row.busbw_bytes_per_s
+            self.num_busbw += 1
+        if isinstance(row, Measurement) and row.num_wrong is not None:
+            self.checked = True
+            self.num_wrong += row.num_wrong
+
+    def footer(self) -> Iterator[str]:
+        if self.checked:
+            yield f"# Out of bounds values : {self.num_wrong} {'FAILED' if self.num_wrong else 'OK'}"
+        if self.num_busbw:
+            yield f"# Avg bus bandwidth    : {self.busbw / self.num_busbw / GB:g}"
+
+
+def _or_na(value: object) -> str:
+    return "N/A" if value is None else str(value)
+
+
+def _title(row: Row) -> str:
+    parts = [f"collective {row.collective}"]
+    parts += [f"algorithm {row.algorithm}"] if row.algorithm else []
+    parts += [f"ranks {row.ranks}"] if row.ranks else []
+    parts += [f"cluster {row.cluster}"] if row.cluster else []
+    if isinstance(row, CollectivePrediction):
+        parts += [f"engine {row.engine}"]
+        parts += [f"profile {row.profile}"] if row.profile else []
+    return ", ".join(parts)
+
+
+def _header(row: Row, title: str) -> Iterator[str]:
+    span = _has_interval(row)
+    yield f"# {title}"
+    yield f"# {'':62s}{_half(row):>32s}".rstrip()
+    yield "#       size         count      type   redop    root       time   algbw   busbw  #wrong" + (
+        "       low      high" if span else ""
+    )
+    yield "#        (B)    (elements)                                 (us)  (GB/s)  (GB/s)" + (
+        "              (us)      (us)" if span else ""
+    )
+
+
+def _half(row: Row) -> str:
+    if isinstance(row, CollectivePrediction):
+        return "predicted"
+    return {True: "in-place", False: "out-of-place", None: "measured"}[row.in_place]
+
+
+def _has_interval(row: Row) -> bool:
+    return isinstance(row, CollectivePrediction) and row.low_s is not None and row.high_s is not None
+
+
+def _line(row: Row) -> str:
+    wrong = row.num_wrong if isinstance(row, Measurement) else None
+    figures = (
+        time_text(row.time_s), bandwidth_text(row.algbw_bytes_per_s), bandwidth_text(row.busbw_bytes_per_s)
+    )  # fmt: skip
+    text = row_start(row.collective, row.size_bytes, row.count, row.dtype) + f"  {' '.join(figures)}  "
+    text += f"{_or_na(wrong):>6}"
+    if isinstance(row, CollectivePrediction) and row.low_s is not None and row.high_s is not None:
+        text += f" {time_text(row.low_s)} {time_text(row.high_s)}"
+    return text
