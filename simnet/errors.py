@@ -39,3 +39,9 @@ class Incomplete(SimnetError):
     """A run could not finish: a rank was lost or the time limit passed."""
 
     exit_code = 3
+
+
+class ClaimFailed(SimnetError):
+    """A study ran to its end and one of its claims does not hold."""
+
+    exit_code = 1
