@@ -10,12 +10,28 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy.typing as npt
+
 from simnet.collective import Kind
-from simnet.errors import InvalidInput
+from simnet.errors import InvalidInput, Unsupported
 from simnet.schedule import Schedule
 
 Builder = Callable[..., Schedule]
 Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """What every rank sends, in closed form; a plain number where all ranks send the same.
+
+    Parameters
+    ----------
+    messages : messages sent, shape () or (world_size,)
+    share : bytes sent over bytes in the buffer, shape () or (world_size,)
+    """
+
+    messages: npt.ArrayLike
+    share: npt.ArrayLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +42,7 @@ class Algorithm:
     kind: Kind
     build: Builder
     variants: Callable[[int], Iterable[Options]]
+    traffic: Callable[..., Traffic]
 
     @property
     def summary(self) -> str:
@@ -42,20 +59,27 @@ class Algorithm:
 _registry: dict[str, Algorithm] = {}
 
 
+def _unknown(world_size: int, **options: Any) -> Traffic:
+    raise Unsupported("this algorithm states no closed form of its traffic; give one with @algorithm(traffic=...)")
+
+
 def _plain(world_size: int) -> Iterable[Options]:
     return ({},)
 
 
-def algorithm(kind: Kind, *, variants: Callable[[int], Iterable[Options]] = _plain) -> Callable[[Builder], Builder]:
+def algorithm(
+    kind: Kind, *, traffic: Callable[..., Traffic] = _unknown, variants: Callable[[int], Iterable[Options]] = _plain
+) -> Callable[[Builder], Builder]:
     """Register a builder under its own name.
 
     Parameters
     ----------
+    traffic : the closed form of what every rank sends, `traffic(world_size, **options)`; tests hold the schedule to it.
     variants : option sets worth testing at a world size (every grid, every group size, ...).
     """
 
     def register(build: Builder) -> Builder:
-        _registry[build.__name__] = Algorithm(build.__name__, kind, build, variants)
+        _registry[build.__name__] = Algorithm(build.__name__, kind, build, variants, traffic)
         return build
 
     return register

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simnet.algorithms.registry import algorithm
+from simnet.algorithms.registry import Traffic, algorithm
 from simnet.collective import Collective, Kind
 from simnet.schedule import Item, Op, Repeat, Schedule, Step
 
 
-@algorithm(Kind.ALL_REDUCE)
+def _twice(world_size: int) -> Traffic:
+    return Traffic(2 * (world_size - 1), 2 * (world_size - 1) / world_size)
+
+
+def _once(world_size: int) -> Traffic:
+    return Traffic(world_size - 1, (world_size - 1) / world_size)
+
+
+@algorithm(Kind.ALL_REDUCE, traffic=_twice)
 def ring(world_size: int) -> Schedule:
     """All-reduce around one ring: 2(n-1) messages of S/n bytes per rank, in a row.
 
@@ -26,7 +34,7 @@ def ring(world_size: int) -> Schedule:
     return Schedule("ring", Collective(Kind.ALL_REDUCE), world_size, world_size, items)
 
 
-@algorithm(Kind.REDUCE_SCATTER)
+@algorithm(Kind.REDUCE_SCATTER, traffic=_once)
 def ring_reduce_scatter(world_size: int) -> Schedule:
     """Reduce-scatter around one ring: n-1 messages of S/n bytes per rank; rank r ends with chunk r.
 
@@ -40,7 +48,7 @@ def ring_reduce_scatter(world_size: int) -> Schedule:
     return Schedule("ring_reduce_scatter", Collective(Kind.REDUCE_SCATTER), world_size, world_size, items)
 
 
-@algorithm(Kind.ALL_GATHER)
+@algorithm(Kind.ALL_GATHER, traffic=_once)
 def ring_all_gather(world_size: int) -> Schedule:
     """All-gather around one ring: n-1 messages of S/n bytes per rank; rank r starts with chunk r.
 
