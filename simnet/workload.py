@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simnet.errors import InvalidInput
-from simnet.units import Bytes, Flop
+from simnet.units import Bytes, Flop, Seconds
 
 BACKWARD_FACTOR = 2
 
@@ -140,13 +140,15 @@ class Bucket:
     """Gradients that travel together.
 
     `tensors` are indices in registration order, in the order they lie in the bucket; the bucket is ready
-    when the backward pass of layer `layer` (its lowest, hence its last to finish) is over.
+    when the backward pass of layer `layer` (its lowest, hence its last to finish) is over, and leaves `wait`
+    seconds later, where a rule polls.
     """
 
     tensors: tuple[int, ...]
     num_bytes: Bytes
     dtype: str
     layer: int
+    wait: Seconds = 0.0
 
 
 def gradients(model: Model, dtype: str = "float32") -> tuple[Gradient, ...]:
