@@ -1,0 +1,130 @@
+"""One process per host of a lab, told its rank the way torchrun tells it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from realrun.lab.network import current
+from realrun.lab.plan import Plan
+from simnet.errors import Incomplete, InvalidInput
+from simnet.fabric import Vertex
+from simnet.units import Seconds
+
+MASTER_PORT = 29500
+POLL_S = 0.02
+
+
+def environment(plan: Plan, rank: int) -> dict[str, str]:
+    """Return the variables that tell a process its rank, peers and interface."""
+    host = plan.hosts[rank]
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(plan.hosts)),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(rank),
+        "MASTER_ADDR": plan.address(plan.hosts[0]),
+        "MASTER_PORT": str(MASTER_PORT),
+        "GLOO_SOCKET_IFNAME": plan.interface(host),
+        "REALRUN_LAB": plan.name,
+        "REALRUN_LAB_TOPOLOGY": plan.topology,
+        "REALRUN_LAB_HOST": host,
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }
+
+
+@dataclass(slots=True)
+class Ranks:
+    """Running processes, one per host; leaving the context ends those that still run."""
+
+    plan: Plan
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait(self, *, timeout: Seconds | None = None) -> None:
+        """Wait until all have ended well.
+
+        Raises
+        ------
+        Incomplete : a rank failed (the others are ended), or the time is over.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while any(process.poll() is None for process in self.running):
+            self._raise_for_failure()
+            if deadline is not None and time.monotonic() > deadline:
+                late = [rank for rank, process in enumerate(self.running) if process.poll() is None]
+                self.stop()
+                raise Incomplete(f"ranks {late} of the lab {self.plan.name} had not ended after {timeout:g} s")
+            time.sleep(POLL_S)
+        self._raise_for_failure()
+
+    def _raise_for_failure(self) -> None:
+        codes = [(rank, process.poll()) for rank, process in enumerate(self.running)]
+        failed = [(rank, code) for rank, code in codes if code]
+        if failed:
+            self.stop()
+            text = ", ".join(f"rank {rank} on {self.plan.hosts[rank]} ({_meaning(code)})" for rank, code in failed)
+            raise Incomplete(f"failed in the lab {self.plan.name}: {text}; see its output above")
+
+    def stop(self) -> None:
+        """End what still runs: first asked, then forced."""
+        for process in self.running:
+            process.terminate()
+        for process in self.running:
+            try:
+                process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _meaning(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def start(
+    plan: Plan,
+    command: Sequence[str],
+    *,
+    stdout: Sequence[IO[Any] | int | None] | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> Ranks:
+    """Start `command` on every host.
+
+    Parameters
+    ----------
+    stdout : one per rank; by default all ranks write where this process writes
+    extra : variables added for every rank
+    """
+    if not command:
+        raise InvalidInput("no command to run in the lab; write: realrun lab run -- python train.py")
+    ranks = Ranks(plan)
+    for rank, host in enumerate(plan.hosts):
+        variables = {**os.environ, **environment(plan, rank), **(extra or {})}
+        target = None if stdout is None else stdout[rank]
+        ranks.running.append(_start(plan, host, command, variables, target))
+    return ranks
+
+
+def _start(
+    plan: Plan, host: Vertex, command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None
+) -> subprocess.Popen[bytes]:
+    inside = ["ip", "netns", "exec", plan.namespace(host), *command]
+    return subprocess.Popen(inside, env=dict(variables), stdin=subprocess.DEVNULL, stdout=stdout)
+
+
+def run(name: str, command: Sequence[str], *, timeout: Seconds | None = None) -> None:
+    """Run `command` on every host of the lab that is up and wait for all."""
+    with start(current(name), command) as ranks:
+        ranks.wait(timeout=timeout)
