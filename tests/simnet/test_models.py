@@ -1,7 +1,12 @@
+import json
+from importlib.resources import files
+
 import pytest
 
+from simnet.catalog.models import load_model, model_rows
 from simnet.errors import InvalidInput
 from simnet.models.registry import build, find, models
+from simnet.models.table import dumps, loads
 from simnet.workload import BACKWARD_FACTOR
 
 # Parameters as torchvision, Hugging Face and the papers count them: exact.
@@ -13,6 +18,12 @@ PARAMETERS = {
     "resnet101": 44_549_160,
     "resnet152": 60_192_808,
     "vgg16": 138_357_544,
+    "inception_v3": 23_834_568,
+    "bert_base": 110_106_428,
+    "bert_large": 336_226_108,
+    "gpt2": 124_439_808,
+    "gpt2_medium": 354_823_168,
+    "gpt2_xl": 1_557_611_200,
 }
 
 # Multiply-adds of one forward pass at 224 pixels, as published, to the digits published.
@@ -24,6 +35,7 @@ MULTIPLY_ADDS = {
     "resnet101": 7.80e9,
     "resnet152": 11.51e9,
     "vgg16": 15.47e9,
+    "inception_v3": 5.71e9,
 }
 
 
@@ -74,6 +86,22 @@ def test_every_model_names_its_source(name):
     assert build(name).source
 
 
+def test_inception_with_its_second_classifier_is_torchvisions_training_form():
+    assert build("inception_v3", auxiliary=True).num_parameters == 27_161_264
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("gpt2", 1024), ("gpt2_xl", 1024)])
+def test_transformer_flop_are_twice_the_weights_plus_attention(name, tokens):
+    """Kaplan et al., arXiv 2001.08361, table 1: 2 N + 2 depth context width a token, N without embeddings;
+    here the output layer and both products of attention count too."""
+    layers = build(name).layers
+    weights = sum(t.numel for la in layers if la.kind == "linear" for t in la.parameters if t.name == "weight")
+    width, vocabulary = layers[0].parameters[0].shape[::-1]
+    depth = sum(la.kind == "softmax" for la in layers)
+    expected = tokens * (2 * weights + 2 * width * vocabulary + 4 * depth * tokens * width)
+    assert build(name).forward_flop == expected
+
+
 def test_flop_grow_with_the_square_of_the_resolution():
     small, large = build("resnet50", resolution=224), build("resnet50", resolution=448)
     convolutions = [sum(la.forward_flop for la in m.layers if la.kind == "conv") for m in (small, large)]
@@ -111,6 +139,103 @@ def test_a_resolution_that_is_no_pixel_count_is_refused(resolution):
         build("resnet50", resolution=resolution)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gpt2", {"sequence_length": 0}, "whole number of tokens"),
+        ("gpt2", {"heads": 7}, "multiple of the number of heads"),
+        ("gpt2", {"depth": 0}, "depth and vocabulary must be 1 or more"),
+        ("bert_base", {"sequence_length": 1024}, "BERT has 512 positions"),
+    ],
+)
+def test_a_transformer_that_cannot_be_is_refused(name, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        build(name, **options)
+
+
 def test_an_image_too_small_for_the_network_is_refused():
     with pytest.raises(InvalidInput, match="too small at layer"):
         build("alexnet", resolution=16)
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_table_written_as_toml_reads_back(name):
+    model = build(name)
+    assert loads(dumps(model)).layers == model.layers
+
+
+LENET = """
+name = "lenet"
+sample = "image"
+source = "LeCun et al., 1998"
+[[layer]]
+name = "conv1"
+kind = "conv"
+forward_flop = 235200
+reads = 1024
+writes = 4704
+saves = 4704
+parameters = [{ name = "weight", shape = [6, 1, 5, 5] }, { name = "bias", shape = [6] }]
+"""
+
+
+def test_a_user_adds_a_model_by_adding_a_file(tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "lenet.toml").write_text(LENET)
+    assert load_model("lenet", tmp_path).num_parameters == 156
+    assert load_model(str(tmp_path / "models" / "lenet.toml")).forward_flop == 235200
+    assert "lenet" in {row["name"] for row in model_rows(tmp_path)}
+    monkeypatch.setenv("SIMNET_CATALOG", str(tmp_path))
+    assert load_model("lenet").sample == "image"
+    with pytest.raises(InvalidInput, match="takes no options, got resolution"):
+        load_model("lenet", resolution=32)
+
+
+def test_a_model_of_the_package_is_built_with_its_options():
+    assert load_model("ResNet-50", resolution=128) == build("resnet50", resolution=128)
+
+
+def test_the_listing_gives_every_model_with_its_source():
+    rows = {row["name"]: row for row in model_rows()}
+    assert rows.keys() == models().keys()
+    assert rows["resnet50"]["gradient_bytes_float32"] == 102_228_128
+    assert all(row["source"] and row["summary"] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (LENET, "name = ", "is no valid TOML"),
+        (LENET, 'name = "x"', "has no layers"),
+        ("forward_flop", "flops", "layer 1 has an unknown key 'flops'"),
+        ("235200", "-1", r"layer 1 \(conv1\), forward_flop must be a whole number"),
+        ("235200", "true", "whole number, 0 or more, got True"),
+        ("[6, 1, 5, 5]", '"6x5x5"', "a parameter is written"),
+        ("[6, 1, 5, 5]", "[6, -1]", "shape must be a whole number"),
+        ('kind = "conv"', "", "needs kind as text"),
+    ],
+)
+def test_a_wrong_model_file_is_refused_with_its_place(old, new, message):
+    with pytest.raises(InvalidInput, match=message):
+        loads(LENET.replace(old, new))
+
+
+def test_a_missing_model_file_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_model(str(tmp_path / "none.toml"))
+    with pytest.raises(InvalidInput, match="is no folder"):
+        load_model("resnet50", tmp_path / "none")
+
+
+def test_every_model_of_the_published_rows_has_a_table():
+    facts = files("studies") / "published" / "facts.jsonl"
+    rows = [json.loads(line) for line in facts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    named = {row["model"] for row in rows if row.get("model")}
+    assert {find(name).name for name in named} >= {
+        "resnet50",
+        "resnet101",
+        "resnet152",
+        "vgg16",
+        "inception_v3",
+        "alexnet",
+    }
