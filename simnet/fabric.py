@@ -8,22 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
 from simnet.errors import InvalidInput
 from simnet.units import BytesPerSecond, Seconds
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 Vertex = str
-Router = Callable[["nx.DiGraph[Vertex]", Vertex, Vertex], list[Vertex]]
+Router = Callable[[Vertex, Vertex], list[Vertex]]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of one connection; its latency adds to the path, its bandwidth is shared."""
+    """One direction of one connection; its latency adds to the path, its bandwidth is shared.
+
+    kind is the name of the link's type in the catalogue.
+    """
 
     src: Vertex
     dst: Vertex
@@ -37,25 +44,37 @@ class Fabric:
 
     Parameters
     ----------
-    router : gives the vertices from source to destination; default is the shortest path by links,
-        the same one every time.
+    router : gives the vertices from source to destination, both included; default is the shortest
+        path by links, the same one every time.
     """
 
     def __init__(self, links: Iterable[Link], *, router: Router | None = None) -> None:
         self.links: tuple[Link, ...] = tuple(links)
-        self.graph: nx.DiGraph[Vertex] = nx.DiGraph()
+        self._index: dict[tuple[Vertex, Vertex], int] = {}
         for index, link in enumerate(self.links):
-            _require_link(link, self.graph)
-            self.graph.add_edge(link.src, link.dst, index=index, kind=link.kind)
-        self._router = router or shortest_path
+            _require_link(link, self._index)
+            self._index[link.src, link.dst] = index
+        self._router = router or self.shortest_path
         self._routes: dict[tuple[Vertex, Vertex], tuple[int, ...]] = {}
 
-    @property
+    @cached_property
+    def graph(self) -> nx.DiGraph[Vertex]:
+        """The links as a graph; an edge has `index` into `links`, `kind`, `bandwidth` and `latency`."""
+        from networkx import DiGraph
+
+        graph: nx.DiGraph[Vertex] = DiGraph()
+        for index, link in enumerate(self.links):
+            graph.add_edge(
+                link.src, link.dst, index=index, kind=link.kind, bandwidth=link.bandwidth, latency=link.latency
+            )
+        return graph
+
+    @cached_property
     def latencies(self) -> npt.NDArray[np.float64]:
         """Latency of every link in s, shape (num_links,)."""
         return np.array([link.latency for link in self.links], float)
 
-    @property
+    @cached_property
     def bandwidths(self) -> npt.NDArray[np.float64]:
         """Bandwidth of every link in bytes/s, shape (num_links,)."""
         return np.array([link.bandwidth for link in self.links], float)
@@ -69,26 +88,27 @@ class Fabric:
         """
         key = (src, dst)
         if key not in self._routes:
-            vertices = self._router(self.graph, src, dst)
-            self._routes[key] = tuple(self.graph.edges[a, b]["index"] for a, b in pairwise(vertices))
+            vertices = self._router(src, dst)
+            self._routes[key] = tuple(self._index[hop] for hop in pairwise(vertices))
         return self._routes[key]
 
+    def shortest_path(self, src: Vertex, dst: Vertex) -> list[Vertex]:
+        """Vertices of the shortest path by number of links, the same one every time."""
+        import networkx as nx
 
-def _require_link(link: Link, graph: nx.DiGraph[Vertex]) -> None:
+        try:
+            path: list[Vertex] = nx.shortest_path(self.graph, src, dst)
+        except nx.NodeNotFound as error:
+            raise InvalidInput(f"the fabric has no vertex {src!r} or {dst!r}; see Fabric.graph.nodes") from error
+        except nx.NetworkXNoPath as error:
+            raise InvalidInput(f"the fabric has no path from {src} to {dst}; add the missing links") from error
+        return path
+
+
+def _require_link(link: Link, index: dict[tuple[Vertex, Vertex], int]) -> None:
     if not link.bandwidth > 0 or not link.latency >= 0:
         raise InvalidInput(
             f"a link needs bandwidth above 0 and latency of 0 or more, got {link}; give both in SI units"
         )
-    if graph.has_edge(link.src, link.dst):
+    if (link.src, link.dst) in index:
         raise InvalidInput(f"two links from {link.src} to {link.dst}; add their bandwidths into one")
-
-
-def shortest_path(graph: nx.DiGraph[Vertex], src: Vertex, dst: Vertex) -> list[Vertex]:
-    """Vertices of the shortest path by number of links."""
-    try:
-        path: list[Vertex] = nx.shortest_path(graph, src, dst)
-    except nx.NodeNotFound as error:
-        raise InvalidInput(f"the fabric has no vertex {src!r} or {dst!r}; see Fabric.graph.nodes") from error
-    except nx.NetworkXNoPath as error:
-        raise InvalidInput(f"the fabric has no path from {src} to {dst}; add the missing links") from error
-    return path

@@ -1,0 +1,205 @@
+"""Find the topologies of this package and build fabrics: add a file with a `@topology` function, and it is there.
+
+A topology for the inside of a node is `f(num_devices, **wires and options) -> NodePlan`; one for the
+network between nodes is `f(num_nodes, ports, **wires and options) -> NetworkPlan`, with ports the local
+names of a node's ports. Parameters annotated `Wire` are wires, all others are options.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from simnet.errors import InvalidInput
+from simnet.fabric import Fabric, Link, Vertex
+from simnet.hardware import Cluster, Layout
+from simnet.paths import FabricPaths, Paths, UniformPaths
+from simnet.placement import Placement, linear
+from simnet.topologies.plan import NetworkPlan, NodePlan, port_vertex
+
+
+class Scope(StrEnum):
+    """What a topology wires up."""
+
+    NODE = "node"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A named rule that builds a plan."""
+
+    name: str
+    scope: Scope
+    build: Callable[..., Any]
+
+    @property
+    def summary(self) -> str:
+        """First line of the builder's docstring."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Wires and options by name."""
+        given = inspect.signature(self.build).parameters
+        return {name: p for name, p in given.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFabric:
+    """A fabric and its devices, node after node, in the order ranks are placed on them."""
+
+    fabric: Fabric
+    devices: tuple[Vertex, ...]
+    devices_per_node: int
+
+
+_registry: dict[str, Topology] = {}
+
+
+def topology(scope: Scope) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a builder under its own name."""
+
+    def register(build: Callable[..., Any]) -> Callable[..., Any]:
+        _registry[build.__name__] = Topology(build.__name__, scope, build)
+        return build
+
+    return register
+
+
+@cache
+def _load() -> None:
+    package = importlib.import_module("simnet.topologies")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"simnet.topologies.{module.name}")
+
+
+def topologies(scope: Scope | None = None) -> dict[str, Topology]:
+    """Return all topologies by name, or those for nodes or networks."""
+    _load()
+    return {name: t for name, t in sorted(_registry.items()) if scope is None or t.scope == scope}
+
+
+def require(layout: Layout, scope: Scope, *, place: str) -> Topology:
+    """Return the topology of a layout, after checking that its wires and options are those it takes.
+
+    Raises
+    ------
+    InvalidInput : unknown topology, or a wire or option it lacks or does not take; place says where.
+    """
+    known = topologies(scope)
+    if layout.topology not in known:
+        raise InvalidInput(f"{place}: unknown {scope} topology {layout.topology!r}; choose one of {', '.join(known)}")
+    chosen = known[layout.topology]
+    given = set(layout.wires) | set(layout.options)
+    for name in sorted(given - set(chosen.parameters)):
+        takes = ", ".join(chosen.parameters) or "none"
+        raise InvalidInput(f"{place}: {chosen.name} takes no wire or option {name!r}; it takes {takes}")
+    for name, parameter in chosen.parameters.items():
+        is_wire = "Wire" in str(parameter.annotation)
+        if name not in given and parameter.default is inspect.Parameter.empty:
+            raise InvalidInput(f"{place}: {chosen.name} needs the {'wire' if is_wire else 'option'} {name!r}")
+        if (name in layout.options and is_wire) or (name in layout.wires and not is_wire):
+            raise InvalidInput(f"{place}: {name!r} of {chosen.name} is {'a wire' if is_wire else 'an option'}")
+    return chosen
+
+
+def node_plan(cluster: Cluster) -> NodePlan:
+    """Wire up one node of the cluster."""
+    layout = cluster.node.layout
+    chosen = require(layout, Scope.NODE, place=f"cluster {cluster.name}")
+    plan: NodePlan = chosen.build(cluster.node.num_devices, **layout.wires, **layout.options)
+    return plan
+
+
+def build(cluster: Cluster, num_nodes: int) -> BuiltFabric:
+    """Wire up the first num_nodes nodes of a cluster.
+
+    Raises
+    ------
+    InvalidInput : more nodes than the cluster has, or a topology that cannot be built so.
+    """
+    if not 1 <= num_nodes <= cluster.num_nodes:
+        raise InvalidInput(
+            f"{cluster.name} has {cluster.num_nodes} nodes, got {num_nodes}; ask for 1 to {cluster.num_nodes}"
+        )
+    node = node_plan(cluster)
+    layout = cluster.network
+    chosen = require(layout, Scope.NETWORK, place=f"cluster {cluster.name}")
+    network: NetworkPlan = chosen.build(num_nodes, node.distinct_ports, **layout.wires, **layout.options)
+    links = [*_stamped(node.links, num_nodes), *network.links]
+    per_node = cluster.node.num_devices
+    devices = tuple(port_vertex(n, device) for n in range(num_nodes) for device in node.devices)
+    return BuiltFabric(Fabric(links, router=_router(node, network, devices)), devices, per_node)
+
+
+def _stamped(links: Sequence[Link], num_nodes: int) -> list[Link]:
+    return [
+        replace(link, src=port_vertex(n, link.src), dst=port_vertex(n, link.dst))
+        for n in range(num_nodes)
+        for link in links
+    ]
+
+
+def _router(
+    node: NodePlan, network: NetworkPlan, devices: Sequence[Vertex]
+) -> Callable[[Vertex, Vertex], list[Vertex]]:
+    per_node = len(node.devices)
+    place = {device: divmod(index, per_node) for index, device in enumerate(devices)}
+    port = [node.distinct_ports.index(name) for name in node.ports]
+    inner, outward, inward, between = node.inner, node.outward, node.inward, network.route
+
+    def route(src: Vertex, dst: Vertex) -> list[Vertex]:
+        if src not in place or dst not in place:
+            raise InvalidInput(f"no device {src if src not in place else dst!r} in the fabric; see BuiltFabric.devices")
+        (a, i), (b, j) = place[src], place[dst]
+        if a == b and (i, j) in inner:
+            return [port_vertex(a, name) for name in inner[i, j]]
+        out = [port_vertex(a, name) for name in outward[i][:-1]]
+        return [*out, *between(a, port[i], b, port[j]), *(port_vertex(b, name) for name in inward[j][1:])]
+
+    return route
+
+
+def _is_uniform(cluster: Cluster) -> bool:
+    alone = cluster.node.num_devices == 1 and cluster.node.layout.topology == "single"
+    return alone and not cluster.node.layout.wires and cluster.network.topology == "single_switch"
+
+
+Placer = Callable[[Sequence[Vertex], int], Placement]
+
+
+def cluster_paths(
+    cluster: Cluster, world_size: int, *, ranks_per_node: int | None = None, placement: Placer = linear
+) -> Paths:
+    """Place ranks on as few nodes as they need and return what their messages travel over.
+
+    Parameters
+    ----------
+    ranks_per_node : use only the first so many devices of every node; default all.
+    placement : gives the placement of world_size ranks on devices in node order; default is in that order.
+
+    Raises
+    ------
+    InvalidInput : the cluster has not enough nodes or devices.
+    """
+    per_node = cluster.node.num_devices if ranks_per_node is None else ranks_per_node
+    if not 1 <= per_node <= cluster.node.num_devices:
+        raise InvalidInput(f"ranks per node must be 1 to {cluster.node.num_devices} on {cluster.name}, got {per_node}")
+    if not 1 <= world_size <= per_node * cluster.num_nodes:
+        raise InvalidInput(
+            f"ranks must be 1 to {per_node * cluster.num_nodes} on {cluster.name} with {per_node} per node, "
+            f"got {world_size}"
+        )
+    port = cluster.network.wires.get("port")
+    if placement is linear and port and _is_uniform(cluster):
+        return UniformPaths(world_size, port.latency, port.bandwidth)
+    built = build(cluster, -(-world_size // per_node))
+    devices = [d for index, d in enumerate(built.devices) if index % built.devices_per_node < per_node]
+    return FabricPaths(built.fabric, placement(devices, world_size))
