@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Vertex = str
-Router = Callable[[Vertex, Vertex], list[Vertex]]
+Router = Callable[["nx.DiGraph[Vertex]", Vertex, Vertex], list[Vertex]]
+ClosedForm = Callable[[Vertex, Vertex], list[Vertex]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,19 @@ class Fabric:
     ----------
     router : gives the vertices from source to destination, both included; default is the shortest
         path by links, the same one every time.
+    closed_form : the same without the graph, for fabrics of thousands of devices; goes before router.
     """
 
-    def __init__(self, links: Iterable[Link], *, router: Router | None = None) -> None:
+    def __init__(
+        self, links: Iterable[Link], *, router: Router | None = None, closed_form: ClosedForm | None = None
+    ) -> None:
         self.links: tuple[Link, ...] = tuple(links)
         self._index: dict[tuple[Vertex, Vertex], int] = {}
         for index, link in enumerate(self.links):
             _require_link(link, self._index)
             self._index[link.src, link.dst] = index
-        self._router = router or self.shortest_path
+        searching = router or shortest_path
+        self._path: ClosedForm = closed_form or (lambda src, dst: searching(self.graph, src, dst))
         self._routes: dict[tuple[Vertex, Vertex], tuple[int, ...]] = {}
 
     @cached_property
@@ -88,21 +93,9 @@ class Fabric:
         """
         key = (src, dst)
         if key not in self._routes:
-            vertices = self._router(src, dst)
+            vertices = self._path(src, dst)
             self._routes[key] = tuple(self._index[hop] for hop in pairwise(vertices))
         return self._routes[key]
-
-    def shortest_path(self, src: Vertex, dst: Vertex) -> list[Vertex]:
-        """Vertices of the shortest path by number of links, the same one every time."""
-        import networkx as nx
-
-        try:
-            path: list[Vertex] = nx.shortest_path(self.graph, src, dst)
-        except nx.NodeNotFound as error:
-            raise InvalidInput(f"the fabric has no vertex {src!r} or {dst!r}; see Fabric.graph.nodes") from error
-        except nx.NetworkXNoPath as error:
-            raise InvalidInput(f"the fabric has no path from {src} to {dst}; add the missing links") from error
-        return path
 
 
 def _require_link(link: Link, index: dict[tuple[Vertex, Vertex], int]) -> None:
@@ -112,3 +105,17 @@ def _require_link(link: Link, index: dict[tuple[Vertex, Vertex], int]) -> None:
         )
     if (link.src, link.dst) in index:
         raise InvalidInput(f"two links from {link.src} to {link.dst}; add their bandwidths into one")
+
+
+def shortest_path(graph: nx.DiGraph[Vertex], src: Vertex, dst: Vertex) -> list[Vertex]:
+    """Vertices of the shortest path by number of links."""
+    from networkx import NetworkXNoPath, NodeNotFound
+    from networkx import shortest_path as search
+
+    try:
+        path: list[Vertex] = search(graph, src, dst)
+    except NodeNotFound as error:
+        raise InvalidInput(f"the fabric has no vertex {src!r} or {dst!r}; see Fabric.graph.nodes") from error
+    except NetworkXNoPath as error:
+        raise InvalidInput(f"the fabric has no path from {src} to {dst}; add the missing links") from error
+    return path

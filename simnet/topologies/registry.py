@@ -136,7 +136,7 @@ def build(cluster: Cluster, num_nodes: int) -> BuiltFabric:
     links = [*_stamped(node.links, num_nodes), *network.links]
     per_node = cluster.node.num_devices
     devices = tuple(port_vertex(n, device) for n in range(num_nodes) for device in node.devices)
-    return BuiltFabric(Fabric(links, router=_router(node, network, devices)), devices, per_node)
+    return BuiltFabric(Fabric(links, closed_form=_router(node, network, devices)), devices, per_node)
 
 
 def _stamped(links: Sequence[Link], num_nodes: int) -> list[Link]:
