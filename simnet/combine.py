@@ -6,14 +6,16 @@ needs no more memory than its parts. Which rank sits where is not decided here: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain, repeat
 from math import lcm
 
 import numpy as np
 import numpy.typing as npt
 
-from simnet.collective import Collective
+from simnet.collective import Collective, Kind
 from simnet.errors import InvalidInput, Unsupported
 from simnet.schedule import Item, Repeat, Schedule, Step
 
@@ -108,11 +110,89 @@ def on_groups(
     return Phase(world_size, num_chunks, items, part.num_channels)
 
 
-def _common(parts: tuple[Part, ...]) -> tuple[int, int]:
+def channels(*parts: Part, name: str, collective: Collective) -> Schedule:
+    """Run the parts side by side, each on its own channel and its own equal share of the data.
+
+    Raises
+    ------
+    InvalidInput : no part, or parts of different world sizes.
+    Unsupported : ranks own parts of the buffer, which a split would hand to others.
+    """
+    _require_whole(collective, "channels")
+    world_size, num_chunks = _common(parts)
+    refined = [refine(part, num_chunks // part.num_chunks) for part in parts]
+    first = np.cumsum([0, *(part.num_channels for part in parts)]).tolist()
+
+    def items() -> Iterator[Item]:
+        runs = [_runs(_moved(part, i * num_chunks, first[i])) for i, part in enumerate(refined)]
+        return _side_by_side(runs)
+
+    return Schedule(name, collective, world_size, num_chunks * len(parts), items, num_channels=first[-1])
+
+
+def relabel(schedule: Schedule, ranks: npt.ArrayLike) -> Schedule:
+    """Let rank i of the schedule be ranks[i], a permutation; a root moves along.
+
+    Raises
+    ------
+    InvalidInput : ranks are no permutation.
+    Unsupported : ranks own parts of the buffer, which would have to move along.
+    """
+    _require_whole(schedule.collective, "relabel")
+    new = np.asarray(ranks, dtype=np.int64)
+    if not np.array_equal(np.sort(new), np.arange(schedule.world_size)):
+        raise InvalidInput(f"ranks must be a permutation of 0 to {schedule.world_size - 1}, got {new.tolist()[:16]}")
+
+    def change(step: Step) -> Step:
+        return replace(step, src=new[step.src], dst=new[step.dst])
+
+    def items() -> Iterator[Item]:
+        return (_map_item(item, change, 1) for item in schedule.items())
+
+    root = replace(schedule.collective, root=int(new[schedule.collective.root]))
+    return replace(schedule, collective=root, items=items)
+
+
+def pipeline(schedule: Schedule, segments: int, *, every: int = 1) -> Schedule:
+    """Run the schedule on `segments` equal parts of the data, each starting `every` steps after the one before.
+
+    Segments that use the same pair of ranks in the same step travel as one message, so this pays
+    where a pair talks once, as in trees and chains.
+
+    Raises
+    ------
+    InvalidInput : segments or every is below 1.
+    Unsupported : ranks own parts of the buffer, or the schedule uses scratch chunks.
+    """
+    if segments < 1 or every < 1:
+        raise InvalidInput(f"segments and every must be 1 or more, got {segments} and {every}")
+    _require_whole(schedule.collective, "pipeline")
+    chunks = schedule.num_chunks
+
+    def items() -> Iterator[Item]:
+        window: deque[Step] = deque(maxlen=every * (segments - 1) + 1)
+        for step in chain(schedule.expand(), repeat(_NOTHING, every * (segments - 1))):
+            window.append(step)
+            joined = _joined([_shifted(s, i * chunks, 0) for i, s in enumerate(list(window)[::-every])])
+            if len(joined):
+                yield joined
+
+    return replace(schedule, num_chunks=chunks * segments, items=items)
+
+
+def _common(parts: Sequence[Part]) -> tuple[int, int]:
     sizes = sorted({part.world_size for part in parts})
     if len(sizes) != 1:
         raise InvalidInput(f"parts must have one world size, got {sizes}; use on_groups to widen a part")
     return sizes[0], lcm(*(part.num_chunks for part in parts))
+
+
+def _require_whole(collective: Collective, what: str) -> None:
+    if collective.kind not in (Kind.ALL_REDUCE, Kind.BROADCAST, Kind.REDUCE):
+        raise Unsupported(f"{what} cannot keep who owns which part of {collective.kind}; join its phases with then")
+
+
+_NOTHING = Step.of(())
 
 
 def _scaled(step: Step, factor: int) -> Step:
@@ -122,7 +202,51 @@ def _scaled(step: Step, factor: int) -> Step:
     return Step(step.src, step.dst, *chunks, step.op, step.channel)
 
 
+def _shifted(step: Step, chunks: int, channel: int) -> Step:
+    return replace(
+        step, src_chunk=step.src_chunk + chunks, dst_chunk=step.dst_chunk + chunks, channel=step.channel + channel
+    )
+
+
+def _joined(steps: Sequence[Step]) -> Step:
+    return Step(*(np.concatenate([getattr(step, column.name) for step in steps]) for column in fields(Step)))
+
+
 def _map_item(item: Item, change: Callable[[Step], Step], scale: int) -> Item:
     if isinstance(item, Step):
         return change(item)
     return Repeat(change(item.step), item.times, item.chunk_shift * scale, item.period * scale)
+
+
+def _moved(part: Part, chunks: int, channel: int) -> Iterator[Item]:
+    for item in part.items():
+        if isinstance(item, Repeat) and chunks % item.period:
+            yield from (_shifted(item.at(k), chunks, channel) for k in range(item.times))
+        else:
+            yield _map_item(item, lambda step: _shifted(step, chunks, channel), 1)
+
+
+def _runs(items: Iterator[Item]) -> Iterator[Repeat]:
+    return (item if isinstance(item, Repeat) else Repeat(item, 1, 0, 1) for item in items)
+
+
+def _side_by_side(streams: Sequence[Iterator[Repeat]]) -> Iterator[Item]:
+    heads = [next(stream, None) for stream in streams]
+    while alive := [head for head in heads if head is not None]:
+        times = min(head.times for head in alive)
+        yield from _merged(alive, times)
+        for i, head in enumerate(heads):
+            if head is not None:
+                heads[i] = _rest(head, times) if head.times > times else next(streams[i], None)
+
+
+def _rest(run: Repeat, done: int) -> Repeat:
+    return Repeat(run.at(done), run.times - done, run.chunk_shift, run.period)
+
+
+def _merged(runs: Sequence[Repeat], times: int) -> Iterator[Item]:
+    moves: set[tuple[int, int]] = {(run.chunk_shift, run.period) for run in runs}
+    if times > 1 and len(moves) == 1:
+        yield Repeat(_joined([run.step for run in runs]), times, *moves.pop())
+    else:
+        yield from (_joined([run.at(k) for run in runs]) for k in range(times))

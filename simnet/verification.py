@@ -10,8 +10,9 @@ import numpy as np
 from simnet.algorithms.registry import Algorithm, Options, algorithms, find
 from simnet.collective import IntArray
 from simnet.errors import Unsupported
+from simnet.interpreters import execute
 from simnet.interpreters.check import check
-from simnet.schedule import Schedule, Step
+from simnet.schedule import Op, Schedule, Step, Transfer, expand_chunks
 
 
 def verify(algorithm: str, *, max_ranks: int) -> Iterator[dict[str, Any]]:
@@ -59,3 +60,44 @@ def sent(schedule: Schedule) -> tuple[IntArray, IntArray]:
 
 def _senders(step: Step) -> IntArray:
     return np.unique(np.stack([step.src, step.dst, step.channel]), axis=1)[0]
+
+
+def redundant(schedule: Schedule, *, sample: int | None = None, seed: int = 0) -> list[Transfer]:
+    """Transfers without which the result would be the same; a lean schedule has none.
+
+    All omissions are tried in one run on random 64-bit data, one column each.
+
+    Parameters
+    ----------
+    sample : try at most this many transfers, drawn at random; default all.
+    """
+    rng = np.random.default_rng(seed)
+    rows_before = np.cumsum([0, *(len(step) for step in schedule.expand())])
+    tried = np.arange(rows_before[-1])
+    if sample is not None and len(tried) > sample:
+        tried = np.sort(rng.choice(tried, sample, replace=False))
+    cells = (schedule.world_size, schedule.num_chunks + schedule.num_scratch, 1)
+    state = np.repeat(rng.integers(-(2**62), 2**62, cells), len(tried) + 1, axis=2)
+    omitted: list[Transfer] = []
+    for index, (step, rows, payload) in enumerate(execute.run(schedule, state, schedule.num_chunks)):
+        columns = np.flatnonzero((tried >= rows_before[index]) & (tried < rows_before[index + 1]))
+        omitted += _omit(step, rows, payload, state, columns=columns, left_out=tried[columns] - rows_before[index])
+    wanted = schedule.collective.wants(schedule.world_size, schedule.num_chunks)
+    results = state[:, : schedule.num_chunks][wanted]
+    same = (results[:, :-1] == results[:, -1:]).all(axis=0)
+    return [omitted[i] for i in np.flatnonzero(same)]
+
+
+def _omit(
+    step: Step, rows: IntArray, payload: IntArray, state: IntArray, *, columns: IntArray, left_out: IntArray
+) -> list[Transfer]:
+    """Change the payload of each column so that writing it has no effect for the row left out in that column."""
+    if not len(columns):
+        return []
+    _, target = expand_chunks(step.dst_chunk, step.count)
+    for column, row in zip(columns, left_out, strict=True):
+        mine = rows == row
+        old = state[step.dst[row], target[mine], column]
+        payload[mine, column] = 0 if step.op[row] == Op.REDUCE else old
+    transfers = list(step.transfers())
+    return [transfers[row] for row in left_out]

@@ -48,6 +48,26 @@ def require_grid(world_size: int, grid: Grid | None, dimensions: int = 2) -> Gri
     )
 
 
+def require_any_grid(world_size: int, grid: Grid | None, *, dimensions: int = 3) -> Grid:
+    """Return a grid of any number of dimensions, by default the one of `dimensions` nearest to a cube.
+
+    Raises
+    ------
+    InvalidInput : it does not multiply to the world size.
+    """
+    return require_grid(world_size, grid, dimensions if grid is None else len(grid))
+
+
+def prime_grid(world_size: int) -> Grid:
+    """Return the prime factors, rising; (1,) for one rank."""
+    factors, rest, p = [], world_size, 2
+    while rest > 1:
+        p = p if rest % p == 0 else next((q for q in range(p, isqrt(rest) + 1) if rest % q == 0), rest)
+        factors.append(p)
+        rest //= p
+    return tuple(factors) or (1,)
+
+
 def format_grid(grid: Grid) -> str:
     """Write a grid the way the command line reads it: 4x4."""
     return "x".join(map(str, grid))

@@ -39,12 +39,10 @@ def _traffic(world_size: int, ranks_per_node: int | None = None, leaders: int = 
     down = (place[:, :, None] % (2 * level) == 0) & (place[:, :, None] + level < size)
     inside = up.any(axis=1).sum(axis=1) + down.any(axis=1).sum(axis=1)
     share = (up.sum(axis=(1, 2)) + down.sum(axis=(1, 2))) / leaders
-    other = find(between).traffic(nodes)
-    leads = np.arange(size) < leaders
+    other, leads = find(between).traffic(nodes), np.arange(size) < leaders
     messages = inside + leads * np.broadcast_to(other.messages, nodes)[:, None]
-    return Traffic(
-        messages.reshape(-1), (share + leads * np.broadcast_to(other.share, nodes)[:, None] / leaders).reshape(-1)
-    )
+    share = share + leads * np.broadcast_to(other.share, nodes)[:, None] / leaders
+    return Traffic(messages.reshape(-1), share.reshape(-1))
 
 
 @algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_traffic)

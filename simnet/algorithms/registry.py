@@ -30,8 +30,8 @@ class Traffic:
     share : bytes sent over bytes in the buffer, shape () or (world_size,)
     """
 
-    messages: npt.ArrayLike
-    share: npt.ArrayLike
+    messages: int | npt.NDArray[Any]
+    share: float | npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from simnet.algorithms.grid import Grid, grids, require_grid
 from simnet.algorithms.registry import Options, Traffic, algorithm
+from simnet.algorithms.torus_nd import ring_traffic, rings
 from simnet.collective import Collective, Kind
-from simnet.schedule import Item, Op, Repeat, Schedule, Step
+from simnet.combine import Phase, channels
+from simnet.schedule import Item, Schedule
 
 
 def _variants(world_size: int) -> Iterable[Options]:
@@ -17,8 +17,12 @@ def _variants(world_size: int) -> Iterable[Options]:
 
 
 def _traffic(world_size: int, grid: Grid | None = None) -> Traffic:
-    x, y = require_grid(world_size, grid)
-    return Traffic(2 * (x - 1) + 2 * (y - 1), 2 * (x - 1) / x + 2 * (y - 1) / (x * y))
+    return ring_traffic(world_size, require_grid(world_size, grid))
+
+
+def _concurrent(world_size: int, grid: Grid | None = None) -> Traffic:
+    one = _traffic(world_size, grid)
+    return Traffic(2 * one.messages, one.share)
 
 
 @algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_traffic)
@@ -34,20 +38,32 @@ def torus2d(world_size: int, *, grid: Grid | None = None) -> Schedule:
 
     Source: Mikami et al., "Massively Distributed SGD", arXiv 1811.05233, 2018.
     """
-    x, y = require_grid(world_size, grid)
-    ranks = np.arange(world_size)
-    column, row = ranks % x, ranks // x
-    right, below = row * x + (column + 1) % x, (ranks + x) % world_size
-
-    def along_row(offset: int, op: Op) -> Repeat:
-        return Repeat(Step.columns(ranks, right, (column + offset) % x * y, count=y, op=op), x - 1, -y, x * y)
-
-    def along_column(offset: int, op: Op) -> Repeat:
-        chunk = (column + 1) % x * y + (row + offset) % y
-        return Repeat(Step.columns(ranks, below, chunk, op=op), y - 1, -1, y)
+    shape = require_grid(world_size, grid)
 
     def items() -> Iterator[Item]:
-        phases = (along_row(0, Op.REDUCE), along_column(0, Op.REDUCE), along_column(1, Op.COPY), along_row(1, Op.COPY))
-        yield from (phase for phase in phases if phase.times)
+        return rings(shape, order=(0, 1), direction=1)
 
     return Schedule("torus2d", Collective(Kind.ALL_REDUCE), world_size, world_size, items)
+
+
+@algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_concurrent)
+def torus2d_concurrent(world_size: int, *, grid: Grid | None = None) -> Schedule:
+    """All-reduce on an X by Y grid in both dimensions at once: one half of the data goes rows first, one columns first.
+
+    Each half is a torus2d on its own channel, so every rank sends twice its messages, of half the
+    bytes; bytes per rank stay 2(n-1)/n S. For both directions of every link as well, see `bucket`.
+
+    Parameters
+    ----------
+    grid : (X, Y) with X * Y = world_size; default the most square one.
+
+    Source: Jain & Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus interconnects", ICS 2010.
+    """
+    shape = require_grid(world_size, grid)
+    halves = [_half(shape, order) for order in ((0, 1), (1, 0))]
+    return channels(*halves, name="torus2d_concurrent", collective=Collective(Kind.ALL_REDUCE))
+
+
+def _half(shape: Grid, order: tuple[int, int]) -> Phase:
+    ranks = shape[0] * shape[1]
+    return Phase(ranks, ranks, lambda: rings(shape, order=order, direction=1))
