@@ -56,7 +56,12 @@ class CollectivePrediction:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured row, with every sample; fields nobody recorded are None and never guessed."""
+    """One measured row, with every sample; fields nobody recorded are None and never guessed.
+
+    Beside the collectives there are rows between two ranks or nodes, src and dst: `send` (one way), `exchange`
+    (both ways at once), `stream` (one way, many in flight, time per message), and `add` (a reduction of
+    size_bytes without any network).
+    """
 
     collective: str
     size_bytes: Bytes
@@ -74,3 +79,5 @@ class Measurement:
     in_place: bool | None = None
     source: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
+    src: str | None = None
+    dst: str | None = None

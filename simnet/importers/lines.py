@@ -1,0 +1,69 @@
+"""Text of any vintage as numbered lines, in constant memory.
+
+Takes UTF-8 with or without a byte order mark, UTF-16 with one, any line ends, gzip, and bytes that are no
+text at all (replaced, so that a row they hit fails its checks instead of the whole file).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from simnet.errors import InvalidInput
+from simnet.importers.record import Line
+
+LONGEST_LINE = 8 * 2**20
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file, decompressed where it is gzip.
+
+    Raises
+    ------
+    InvalidInput : no such file, a folder, or not readable.
+    """
+    try:
+        raw = path.open("rb")
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}; give a log that exists") from error
+    return gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[return-value]
+
+
+def open_text(path: Path) -> io.TextIOWrapper:
+    """Open a file as text; bytes that are no text become U+FFFD."""
+    raw = io.BufferedReader(open_bytes(path))  # type: ignore[type-var]
+    start = raw.peek(4)[:4]
+    encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return io.TextIOWrapper(raw, encoding=encoding, errors="replace", newline=None)
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yield numbered lines without their ends and without terminal colours; a line too long to be one is cut.
+
+    Raises
+    ------
+    InvalidInput : a gzip file that is damaged.
+    """
+    with open_text(path) as text:
+        number = 0
+        try:
+            while piece := text.readline(LONGEST_LINE):
+                number += 1
+                yield _line(number, piece)
+        except (EOFError, gzip.BadGzipFile, OSError) as error:
+            raise InvalidInput(f"{path} is damaged after line {number}: {error}; copy it again") from error
+
+
+def _line(number: int, piece: str) -> Line:
+    ended = piece.endswith("\n")
+    content = piece[:-1] if ended else piece
+    if "\x1b" in content:
+        content = _ANSI.sub("", content)
+    return Line(number, content, ended)

@@ -1,0 +1,287 @@
+"""nccl-tests text of every vintage.
+
+Old tables with an `error` column and no root, new ones with `#wrong`, with or without `#`, behind rank
+prefixes, split by foreign output, cut, elided, several runs in a file, singleton runs interleaved.
+
+Source: nccl-tests, src/util.cu; tables printed by nccl-tests 2.0 to 2.17.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from simnet.importers.nccl_infer import Row, Verdict, infer
+from simnet.importers.nccl_rows import Half, Start, agrees, figures, half, parts, row_start, without_functions
+from simnet.importers.record import Fact, Item, Line, Note, Skipped
+from simnet.metrics import algbw
+from simnet.results import Measurement
+from simnet.units import GB
+
+FORMAT = "nccl-tests"
+MARKER = r"size +count +type .*time +algbw|nThread \d+ nGpus|nccl-tests version|# collective \w+, "
+_PREFIX = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:|\s*\d{1,6}:(?=\s|$)")
+_BANNER = re.compile(r"nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+)")
+_RANK = re.compile(r"Rank +(\d+)\b.*? on +(\S+) device +\d+ \[[^\]]*\] ?(.*)")
+_HEADER = re.compile(r"size +count +type\b")
+_NAME = re.compile(
+    r"\b(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|all_?to_?all|sendrecv|gather|scatter)_perf\b"
+)
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.]+(?:e[-+]\d+)?)")
+_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
+_ELIDED = re.compile(r"\s*(?:\.\.\.+|…|\[\.\.\.\])\s*")
+_BUFFER = 256
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of one run; rows wait here until its collective and ranks are told."""
+
+    index: int
+    banners: int = 0
+    rank_zeros: int = 0
+    listed: set[int] = field(default_factory=set)
+    hosts: set[str] = field(default_factory=set)
+    device: str | None = None
+    named: str | None = None
+    header: str | None = None
+    header_line: int = 0
+    waiting: list[Row] = field(default_factory=list)
+    num_rows: int = 0
+    footers: int = 0
+    verdict: Verdict | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    busbw_sum: float = 0.0
+    average: float | None = None
+    elided: bool = False
+    last_length: int = 0
+    old_algbw: bool = False
+
+    @property
+    def singletons(self) -> int:
+        """How many one-rank runs print into this one; 0 where it is a single run."""
+        several = max(self.banners, self.rank_zeros)
+        return several if several > 1 and max(self.listed, default=0) == 0 else 0
+
+    @property
+    def ranks(self) -> int | None:
+        return max(self.listed) + 1 if self.listed else None
+
+    @property
+    def over(self) -> bool:
+        return self.footers >= max(1, self.singletons)
+
+
+def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
+    """Rows of all runs, in file order within each rank prefix; one item at a time, in constant memory."""
+    streams: dict[str, _Stream] = {}
+    runs = 0
+    for line in lines:
+        match = _PREFIX.match(line.text)
+        key = match[0].strip() if match else ""
+        if key not in streams and len(streams) < 4096:
+            runs += 1
+            streams[key] = _Stream(path, runs)
+        stream = streams.get(key) or streams[""]
+        text = line.text[match.end() :] if match else line.text
+        yield from stream.feed(Line(line.number, text, line.ended))
+    for stream in streams.values():
+        yield from stream.end()
+
+
+class _Stream:
+    """The state machine of one prefix."""
+
+    def __init__(self, path: str, index: int) -> None:
+        self.path = path
+        self.run = _Run(index)
+        self.pending: tuple[int, Start, int | None] | None = None
+        self.named: str | None = None
+
+    def feed(self, line: Line) -> Iterator[Item]:
+        """Take one line."""
+        text = without_functions(line.text)
+        found = row_start(text)
+        if found is not None:
+            yield from self._row(line, text, *found)
+        elif self.pending is not None and (tokens := list(figures(text))) and len(tokens) in (4, 8):
+            yield from self._rest(line, tokens)
+        else:
+            yield from self._other(line, text)
+
+    def end(self) -> Iterator[Item]:
+        """Close the last run."""
+        if self.pending is not None:
+            yield Skipped(self.pending[0], "row is cut")
+        yield from self._close()
+
+    def _other(self, line: Line, text: str) -> Iterator[Item]:
+        """Read banners, rank lines, headers and footers."""
+        if name := _NAME.search(text):
+            self.named = _spelling(name[1])
+        if _BANNER.search(text):
+            yield from self._begin_if(self.run.num_rows > 0)
+            self.run.banners += 1
+        elif match := _RANK.search(text):
+            yield from self._begin_if(self.run.num_rows > 0 and not self.run.singletons)
+            self._rank(int(match[1]), match[2], match[3].strip())
+        elif _HEADER.search(text) and "time" in text:
+            yield from self._begin_if(self.run.num_rows > 0 and not self.run.singletons)
+            self.run.header, self.run.header_line = text, line.number
+        elif line.ended and (match := _AVERAGE.search(text)):
+            self.run.footers += 1
+            self.run.average = float(match[1]) * GB
+        elif match := _BOUNDS.search(text):
+            self.run.environment["out_of_bounds"] = int(match[1])
+        elif _ELIDED.fullmatch(text) and self.run.header:
+            self.run.elided = True
+
+    def _rank(self, rank: int, host: str, device: str) -> None:
+        run = self.run
+        if rank == 0 and run.ranks is not None and run.ranks > 1:
+            run.listed, run.hosts, run.rank_zeros = set(), set(), 0
+        run.rank_zeros += rank == 0
+        run.listed.add(rank)
+        run.hosts.add(host)
+        run.device = device or run.device
+
+    def _begin_if(self, begins: bool) -> Iterator[Item]:
+        if begins:
+            yield from self._close()
+            self.run = _Run(self.run.index + 1)
+
+    def _row(self, line: Line, text: str, start: Start, tokens: list[str]) -> Iterator[Item]:
+        if self.pending is not None:
+            yield Skipped(self.pending[0], "row is cut")
+            self.pending = None
+        if self.run.over:
+            yield from self._begin_if(True)
+        run = self.run
+        run.num_rows += 1
+        run.named = run.named or self.named
+        rooted = _has_root(run.header, tokens)
+        root = int(tokens[0]) if rooted and tokens and tokens[0].lstrip("-").isdigit() else None
+        body = tokens[1:] if rooted else tokens
+        whole = line.ended or len(text.rstrip()) >= run.last_length
+        run.last_length = len(text.rstrip())
+        if not body:
+            self.pending = (line.number, start, root)
+            return
+        yield from self._take(line.number, start, root, body, whole=whole)
+
+    def _rest(self, line: Line, tokens: list[str]) -> Iterator[Item]:
+        assert self.pending is not None
+        number, start, root = self.pending
+        self.pending = None
+        first = half(tokens[:4])
+        if first is None or first.algbw < 0.1 * GB:
+            yield Skipped(number, "row is split by foreign output and too small a size to prove its rest belongs to it")
+            return
+        yield from self._take(number, start, root, tokens, whole=line.ended)
+
+    def _take(self, number: int, start: Start, root: int | None, body: list[str], *, whole: bool) -> Iterator[Item]:
+        """Check both halves and keep what is whole."""
+        predicted = len(body) in (4, 6)
+        halves = [body[:4]] if predicted else [body[:4], body[4:8]]
+        for place, tokens in enumerate(halves):
+            figures_ = half(tokens)
+            in_place = None if predicted else place == 1
+            reason = None if figures_ else "row is cut" if len(tokens) < 4 else "a figure is not a number"
+            if figures_ and not whole and place == len(halves) - 1:
+                reason = "the file may end inside this row"
+            reason = reason or _contradiction(start, figures_, self.run)
+            if reason or figures_ is None:
+                yield Skipped(number, reason or "row is cut")
+                continue
+            self.run.waiting.append(Row(number, start, figures_, root, in_place))
+        if self.run.verdict is not None or len(self.run.waiting) >= _BUFFER:
+            yield from self._emit()
+
+    def _emit(self) -> Iterator[Item]:
+        """Hand out the waiting rows once collective and ranks are told."""
+        run = self.run
+        if not run.waiting:
+            return
+        if run.verdict is None:
+            run.verdict = infer(run.waiting, named=run.named, listed_ranks=run.ranks)
+            yield from (Note(f"run {run.index}: {text}") for text in run.verdict.notes)
+            run.environment |= _environment(run)
+        for row in run.waiting:
+            yield self._measurement(row, run.verdict)
+        run.waiting = []
+
+    def _measurement(self, row: Row, verdict: Verdict) -> Item:
+        if not verdict.busbw_agrees(row) or not verdict.parts_agree(row):
+            return Skipped(row.line, f"busbw, count and size do not fit {verdict.collective} on {verdict.ranks} ranks")
+        if verdict.ranks == 1 and row.in_place:
+            return Skipped(row.line, "in place on one rank moves no data")
+        self.run.busbw_sum += row.half.busbw or 0.0
+        wrong = row.half.wrong
+        return Measurement(
+            collective=verdict.collective, size_bytes=row.start.size, time_s=row.half.time, ranks=verdict.ranks,
+            count=row.start.count, dtype=row.start.dtype, nodes=len(self.run.hosts) or None,
+            algbw_bytes_per_s=algbw(row.start.size, row.half.time), busbw_bytes_per_s=row.half.busbw,
+            num_wrong=int(wrong) if wrong.isdigit() and "error" not in (self.run.header or "") else None,
+            in_place=row.in_place, source=self.path, environment=self.run.environment,
+        )  # fmt: skip
+
+    def _close(self) -> Iterator[Item]:
+        """End a run: its last rows, and what a reader of them must know."""
+        run = self.run
+        yield from self._emit()
+        if run.header is None and run.num_rows == 0 and not run.banners:
+            return
+        yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
+        yield from (Note(f"run {run.index}: {text}") for text in _closing_notes(run))
+
+
+def _has_root(header: str | None, tokens: list[str]) -> bool:
+    if header is not None:
+        return "root" in header
+    return len(tokens) in (5, 7, 9)
+
+
+def _contradiction(start: Start, figures_: Half | None, run: _Run) -> str | None:
+    """Say why a row cannot be right, from its own columns alone."""
+    if figures_ is None:
+        return None
+    blocks = parts(start)
+    if blocks is None:
+        return f"count {start.count} of {start.dtype} is not size {start.size}"
+    if agrees(figures_.algbw, start.size, figures_):
+        return None
+    if blocks > 1 and agrees(figures_.algbw, start.size, figures_, 1 / blocks):
+        run.old_algbw = True
+        return None
+    return f"algbw {figures_.algbw / GB:.2f} GB/s is not size/time"
+
+
+def _environment(run: _Run) -> dict[str, Any]:
+    found: dict[str, Any] = {"run": run.index}
+    if run.device:
+        found["device"] = run.device
+    if run.singletons and run.verdict is not None and run.verdict.ranks == 1:
+        found["interleaved_runs"] = run.singletons
+    return found
+
+
+def _closing_notes(run: _Run) -> Iterator[str]:
+    if run.num_rows == 0:
+        yield f"started, no result (header at line {run.header_line})" if run.header else "started, no result"
+        return
+    if run.singletons and (run.verdict is None or run.verdict.ranks == 1):
+        yield f"{run.singletons} singleton runs interleaved: every row is one GPU alone, not {run.singletons} together"
+    if run.old_algbw:
+        yield "algbw is printed per rank, an old definition of all_gather; size/time is used"
+    if run.footers == 0:
+        yield "no footer: the run was cut or did not finish"
+    if run.elided:
+        yield "rows are elided; the printed average covers rows that are not shown"
+
+
+def _spelling(name: str) -> str:
+    """Names as torch and NCCL spell collectives."""
+    return {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
+            "alltoall": "all_to_all"}.get(name.replace("_", ""), name)  # fmt: skip
