@@ -81,3 +81,62 @@ class Measurement:
     environment: Mapping[str, Any] = field(default_factory=dict)
     src: str | None = None
     dst: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted value with its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What a message of up to `max_bytes` costs, until the next segment takes over; None for no end."""
+
+    max_bytes: Bytes | None
+    latency_s: Fitted
+    bandwidth_bytes_per_s: Fitted
+    max_bytes_low: Bytes | None = None
+    max_bytes_high: Bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FittedPoint:
+    """A measured row a profile was fitted to, or refused by it, with the fitted time beside it."""
+
+    collective: str
+    size_bytes: Bytes
+    time_s: Seconds
+    ranks: int | None = None
+    algorithm: str | None = None
+    fitted_s: Seconds | None = None
+    source: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInput:
+    """A file a profile was fitted to."""
+
+    path: str
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a machine's messages cost, fitted to named measurements; accuracy on `points` is never reported."""
+
+    name: str
+    segments: tuple[Segment, ...]
+    gamma_s_per_byte: Fitted | None = None
+    created: str = ""
+    command: str = ""
+    inputs: tuple[ProfileInput, ...] = ()
+    points: tuple[FittedPoint, ...] = ()
+    refused: tuple[FittedPoint, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    residuals: Mapping[str, float] = field(default_factory=dict)

@@ -77,6 +77,8 @@ def _probe(row: Mapping[str, Any], path: str) -> Measurement:
     time = row.get("time_s", median(samples) if samples else None)
     size = row.get("size_bytes")
     _require(size, time, 2)
+    assert isinstance(size, int)
+    assert time is not None
     source, target = row.get("src"), row.get("dst")
     return Measurement(
         collective=_PROBES[quantity], size_bytes=size, time_s=time, ranks=None, samples_s=samples, source=path,

@@ -32,7 +32,9 @@ def stream_log(path: str | Path) -> Iterator[Item]:
     path = Path(path)
     found = formats(path)
     if not found:
-        raise InvalidInput(f"{path} is none of the logs read here ({', '.join(_READERS)}); see docs/reference/log-formats")
+        raise InvalidInput(
+            f"{path} is none of the logs read here ({', '.join(_READERS)}); see docs/reference/log-formats"
+        )
     told = False
     notes: list[str] = []
     for name in found:

@@ -97,7 +97,8 @@ def infer(rows: Sequence[Row], *, named: str | None, listed_ranks: int | None) -
     kind = winners[0][0]
     counts = {ranks for winner, ranks in winners if winner == kind}
     ranks = listed_ranks if listed_ranks in counts else counts.pop() if len(counts) == 1 else None
-    return Verdict(kind, ranks, tuple(_remarks(rows, ordered, winners, kind, ranks, named, listed_ranks)))
+    notes = (*_kind_remarks(ordered, winners, kind, named), *_rank_remarks(winners, kind, ranks, listed_ranks))
+    return Verdict(kind, ranks, notes)
 
 
 def _consistent(row: Row, kind: str, ranks: int) -> bool:
@@ -141,20 +142,17 @@ def _assumed(kinds: tuple[str, ...], named: str | None) -> tuple[str, ...]:
     return (f"the log does not name its collective; {kinds[0]} assumed from the columns",)
 
 
-def _remarks(
-    rows: Sequence[Row],
-    kinds: tuple[str, ...],
-    winners: list[tuple[str, int]],
-    kind: str,
-    ranks: int | None,
-    named: str | None,
-    listed: int | None,
+def _kind_remarks(
+    kinds: tuple[str, ...], winners: list[tuple[str, int]], kind: str, named: str | None
 ) -> Iterable[str]:
     rivals = sorted({winner for winner, _ in winners} - {kind}) if named != kind else []
     if rivals:
         yield f"{kind} or {' or '.join(rivals)}: the log does not name its collective, {kind} assumed"
     if named is not None and named in kinds and named != kind:
         yield f"the log names {named}, its columns show {kind}"
+
+
+def _rank_remarks(winners: list[tuple[str, int]], kind: str, ranks: int | None, listed: int | None) -> Iterable[str]:
     if listed and ranks and ranks != listed:
         yield f"the log lists {listed} ranks, busbw/algbw says {ranks}"
     if not listed and ranks:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from simnet.units import GB, US, Bytes, Seconds
 
@@ -32,7 +31,8 @@ _INTEGER = re.compile(r"-?\d+")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*\(\), \S+?\.(?:cu|cc|cpp|h):\d+,?")
 
 
-class Start(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Start:
     """The columns a row begins with; root is among the figures until the header tells."""
 
     size: Bytes

@@ -31,7 +31,7 @@ _NAME = re.compile(
 )
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.]+(?:e[-+]\d+)?)")
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
-_ELIDED = re.compile(r"\s*(?:\.\.\.+|…|\[\.\.\.\])\s*")
+_ELISIONS = ("...", "....", "…", "[...]", "[…]")
 _BUFFER = 256
 
 
@@ -54,6 +54,7 @@ class _Run:
     verdict: Verdict | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     busbw_sum: float = 0.0
+    num_busbw: int = 0
     average: float | None = None
     elided: bool = False
     last_length: int = 0
@@ -70,6 +71,11 @@ class _Run:
         return max(self.listed) + 1 if self.listed else None
 
     @property
+    def nodes(self) -> int | None:
+        alone = self.verdict is not None and self.verdict.ranks == 1
+        return None if alone else len(self.hosts) or None
+
+    @property
     def over(self) -> bool:
         return self.footers >= max(1, self.singletons)
 
@@ -84,7 +90,10 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
         if key not in streams and len(streams) < 4096:
             runs += 1
             streams[key] = _Stream(path, runs)
-        stream = streams.get(key) or streams[""]
+        stream = streams.get(key) or streams[next(iter(streams))]
+        if line.text.strip() in _ELISIONS:
+            for other in streams.values():
+                other.run.elided = other.run.elided or other.run.header is not None
         text = line.text[match.end() :] if match else line.text
         yield from stream.feed(Line(line.number, text, line.ended))
     for stream in streams.values():
@@ -135,8 +144,6 @@ class _Stream:
             self.run.average = float(match[1]) * GB
         elif match := _BOUNDS.search(text):
             self.run.environment["out_of_bounds"] = int(match[1])
-        elif _ELIDED.fullmatch(text) and self.run.header:
-            self.run.elided = True
 
     def _rank(self, rank: int, host: str, device: str) -> None:
         run = self.run
@@ -218,10 +225,11 @@ class _Stream:
         if verdict.ranks == 1 and row.in_place:
             return Skipped(row.line, "in place on one rank moves no data")
         self.run.busbw_sum += row.half.busbw or 0.0
+        self.run.num_busbw += row.half.busbw is not None
         wrong = row.half.wrong
         return Measurement(
             collective=verdict.collective, size_bytes=row.start.size, time_s=row.half.time, ranks=verdict.ranks,
-            count=row.start.count, dtype=row.start.dtype, nodes=len(self.run.hosts) or None,
+            count=row.start.count, dtype=row.start.dtype, nodes=self.run.nodes,
             algbw_bytes_per_s=algbw(row.start.size, row.half.time), busbw_bytes_per_s=row.half.busbw,
             num_wrong=int(wrong) if wrong.isdigit() and "error" not in (self.run.header or "") else None,
             in_place=row.in_place, source=self.path, environment=self.run.environment,
@@ -279,6 +287,16 @@ def _closing_notes(run: _Run) -> Iterator[str]:
         yield "no footer: the run was cut or did not finish"
     if run.elided:
         yield "rows are elided; the printed average covers rows that are not shown"
+    elif run.average is not None and run.num_busbw and not _is_mean(run):
+        yield (
+            f"the printed average of {run.average / GB:g} GB/s is not the mean of the rows shown, "
+            f"{run.busbw_sum / run.num_busbw / GB:.4g} GB/s; rows are missing"
+        )
+
+
+def _is_mean(run: _Run) -> bool:
+    mean = run.busbw_sum / run.num_busbw
+    return run.average is not None and abs(mean - run.average) <= 0.006 * GB + 0.002 * mean
 
 
 def _spelling(name: str) -> str:

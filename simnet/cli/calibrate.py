@@ -1,0 +1,96 @@
+"""`simnet calibrate`: turn logs into a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simnet.results import Measurement, Profile, ProfileInput
+
+
+def command(
+    logs: Annotated[list[Path], typer.Argument(help="Logs of any format read here, in any mix.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Profile to write (TOML).")],
+    name: Annotated[str, typer.Option(help="Name of the profile; the file's name where not given.")] = "",
+    holdout: Annotated[
+        list[str] | None,
+        typer.Option(help='Rows not to fit: "ranks=16", "sizes=64K:1M:2", "collective=all_gather"; repeatable.'),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="The profile as one JSON object.")] = False,
+) -> None:
+    """Fit latency, bandwidth, protocol switch and reduction rate, with 80 % intervals; contradicting rows are named."""
+    from simnet.calibration import calibrate, parse_holdout
+    from simnet.cli.app import print_json
+    from simnet.profiles import write_profile
+
+    inputs, rows = _read(logs)
+    kept, held = parse_holdout(rows, holdout or [])
+    profile = calibrate(
+        kept, name=name or out.stem, inputs=inputs, created=_now(), command=_command(), seed=seed
+    )  # fmt: skip
+    write_profile(profile, out)
+    if json:
+        print_json([profile])
+        return
+    for line in _lines(profile, len(held), out):
+        print(line)
+
+
+def _read(logs: list[Path]) -> tuple[list[ProfileInput], list[Measurement]]:
+    from hashlib import file_digest
+
+    from simnet.importers.logs import read_log
+    from simnet.results import ProfileInput
+
+    inputs: list[ProfileInput] = []
+    rows: list[Measurement] = []
+    for path in logs:
+        log = read_log(path)
+        with path.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+        inputs.append(ProfileInput(str(path), digest, len(log.measurements)))
+        rows += log.measurements
+    return inputs, rows
+
+
+def _now() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _command() -> str:
+    import shlex
+    import sys
+
+    return shlex.join(["simnet", *sys.argv[1:]])
+
+
+def _lines(profile: Profile, held: int, out: Path) -> Iterator[str]:
+    from simnet.units import format_si
+
+    def span(fitted: object, unit: str) -> str:
+        value, low, high = (format_si(getattr(fitted, key), unit) for key in ("value", "low", "high"))
+        return f"{value} ({low} to {high})"
+
+    yield f"profile {profile.name}: {len(profile.points)} rows fitted, {len(profile.refused)} refused, {held} held out"
+    for segment in profile.segments:
+        end = "any size" if segment.max_bytes is None else f"up to {segment.max_bytes} bytes"
+        yield (
+            f"  messages {end:<22} latency {span(segment.latency_s, 's')}, "
+            f"bandwidth {span(segment.bandwidth_bytes_per_s, 'B/s')}"
+        )
+    if profile.gamma_s_per_byte:
+        yield f"  reduction {span(profile.gamma_s_per_byte, 's/B')}"
+    yield from (f"  assumed: {text}" for text in profile.assumptions)
+    yield f"  distance from its own points (no accuracy): {profile.residuals['geometric_mean']:.1%} geometric mean"
+    for point in profile.refused:
+        yield f"  refused: {point.collective} {point.size_bytes} bytes {point.time_s * 1e6:.2f} us: {point.reason}"
+    yield f"wrote {out}"

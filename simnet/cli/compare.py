@@ -1,0 +1,113 @@
+"""`simnet compare`: predicted beside measured, one log beside another, slow nodes by pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simnet.comparison import ComparedRow, Comparison
+    from simnet.importers.record import Log
+    from simnet.results import Profile
+
+
+def command(
+    expected: Annotated[Path, typer.Argument(help="Predicted rows (--json output), or an earlier log.")],
+    measured: Annotated[Path, typer.Argument(help="A log of any format read here.")],
+    *,
+    profile: Annotated[list[Path] | None, typer.Option(help="Profile the predictions were made with.")] = None,
+    limit: Annotated[
+        float | None, typer.Option(help="Exit with 1 where a row got slower by more than this fraction, e.g. 0.1.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per row, then one of error figures.")] = False,
+) -> None:
+    """Print both times, and the error on rows nothing was fitted to; two logs are compared for regressions."""
+    from simnet.comparison import compare, compare_logs
+    from simnet.importers.logs import read_log
+
+    first, second = read_log(expected), read_log(measured)
+    if first.predictions:
+        result = compare(first.predictions, second.measurements, profiles=_profiles(first, profile or []))
+        _print(result, json, predicted=True)
+        return
+    result = compare_logs(first.measurements, second.measurements)
+    _print(result, json, predicted=False)
+    slower = [row for row in result.rows if limit is not None and -row.error > limit / (1 + limit)]
+    if slower:
+        raise typer.Exit(1)
+
+
+def _profiles(log: Log, paths: list[Path]) -> dict[str, Profile]:
+    """Profiles by every name a prediction may call them."""
+    from simnet.profiles import read_profile
+
+    named = {Path(row.profile) for row in log.predictions if row.profile}
+    found: dict[str, Profile] = {}
+    for path in (*paths, *(path for path in named if path.is_file())):
+        profile = read_profile(path)
+        found |= {profile.name: profile, str(path): profile}
+    return found
+
+
+def _print(result: Comparison, json: bool, *, predicted: bool) -> None:
+    from dataclasses import asdict
+
+    from simnet.cli.app import print_json
+
+    if json:
+        print_json({"kind": "row", **asdict(row), "error": row.error} for row in result.rows)
+    else:
+        for line in _table(result, predicted=predicted):
+            print(line)
+    if not predicted:
+        return
+    figures = result.accuracy()
+    if json:
+        print_json([{"kind": "accuracy", **asdict(figures)}])
+        return
+    for line in _figures(result):
+        print(line)
+
+
+def _table(result: Comparison, *, predicted: bool) -> Iterator[str]:
+    """One line per condition; rows a profile was fitted to come last, apart."""
+    titles = ("predicted", "measured", "error") if predicted else ("before", "after", "change")
+    for heading, rows in (("", result.holdout), ("rows the profile was fitted to, not counted", result.calibrated)):
+        if rows and heading:
+            yield f"# {heading}"
+        block = None
+        for row in rows:
+            if (title := _title(row)) != block:
+                block = title
+                yield f"# {title}"
+                yield f"#       size   {titles[0] + ' us':>12}   {titles[1] + ' us':>12}   {titles[2]:>8}"
+            yield _line(row, predicted)
+    if result.unmatched_expected or result.unmatched_measured:
+        yield f"# without partner: {result.unmatched_expected} {titles[0]}, {result.unmatched_measured} {titles[1]}"
+
+
+def _title(row: ComparedRow) -> str:
+    ranks = f", ranks {row.ranks}" if row.ranks else ""
+    return f"collective {row.collective}" + (f", algorithm {row.algorithm}" if row.algorithm else "") + ranks
+
+
+def _line(row: ComparedRow, predicted: bool) -> str:
+    from simnet.tables import time_text
+
+    figure = row.error if predicted else row.measured_s / row.expected_s - 1
+    mark = " outside its interval" if row.inside is False else ""
+    times = f"{time_text(row.expected_s, width=12)}   {time_text(row.measured_s, width=12)}"
+    return f"{row.size_bytes:>12d}   {times}   {figure:>+8.1%}{mark}"
+
+
+def _figures(result: Comparison) -> Iterator[str]:
+    figures = result.accuracy()
+    yield f"# on {figures.rows} rows nothing was fitted to; {len(result.calibrated)} fitted rows are not counted"
+    yield f"# MAPE {figures.mape:.1%}, geometric mean {figures.geometric_mean:.1%}, bias {figures.bias:+.1%}"
+    yield f"# 95th percentile {figures.p95:.1%}, largest {figures.max:.1%}"
+    if figures.inside is not None:
+        yield f"# the 80 % interval holds {figures.inside:.0%} of them"
