@@ -1,0 +1,264 @@
+"""How long one device computes: a roofline per layer, an efficiency fitted on single-device rows, and launches.
+
+    time of a pass over a layer = max(flop / peak, bytes / memory bandwidth) / efficiency + kernels * launch
+
+Both constants come from a `ComputeProfile`, never from the code: `efficiency` is achieved over the roofline
+(above 1 where an algorithm such as Winograd's saves operations), `launch` the cost of starting one kernel.
+The launch term is what makes small batches slow: a step of batch 1 and one of batch 4 launch the same kernels.
+
+Source: Williams, Waterman & Patterson, CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simnet.errors import InvalidInput
+from simnet.hardware import Device, Precision
+from simnet.units import Bytes, Seconds
+from simnet.workload import BACKWARD_FACTOR, Model
+
+FloatArray = npt.NDArray[np.float64]
+
+MASTER_BYTES = 4
+OPTIMIZER_STREAMS = 5
+RESERVED_BYTES = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Lower bounds on one device at one batch: s per layer of each pass, each (num_layers,), and kernels."""
+
+    forward: FloatArray
+    backward: FloatArray
+    update: Seconds
+    forward_kernels: npt.NDArray[np.int64]
+    backward_kernels: npt.NDArray[np.int64]
+    update_kernels: int
+
+    @property
+    def time(self) -> Seconds:
+        """Of a whole step, s."""
+        return float(self.forward.sum() + self.backward.sum() + self.update)
+
+    @property
+    def kernels(self) -> int:
+        """Of a whole step."""
+        return int(self.forward_kernels.sum() + self.backward_kernels.sum()) + self.update_kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Constants a profile gives one device, framework, precision and model, with the sds of their logs."""
+
+    efficiency: float
+    launch: Seconds
+    sd: float
+    launch_sd: float
+    match: str
+    basis: str
+
+    def step_time(self, roofline: Roofline) -> Seconds:
+        """Time of a step that shares nothing, s."""
+        return roofline.time / self.efficiency + roofline.kernels * self.launch
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Constants of one group of single-device rows, and the rows (ids with hashes) they were fitted to.
+
+    Where the rows have one batch only, `launch` is that of the nearest fit with several, and `launch_fitted` is false.
+    """
+
+    device: str
+    framework: str
+    stack: str
+    unit: str
+    model: str
+    efficiency: float
+    launch: Seconds
+    launch_fitted: bool
+    residual_sd: float
+    points: tuple[str, ...]
+    residuals: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProfile:
+    """Fits, and how far apart such fits lie: sd of the log of the step time, by what differs."""
+
+    name: str
+    fits: tuple[Fit, ...]
+    spread: dict[str, float]
+    source: str = ""
+
+
+def unit_of(device: Device, precision: Precision | str) -> str:
+    """Class of arithmetic a precision runs in: "matrix" units with 16-bit factors, or plain "fp32".
+
+    Tensor cores and TPU matrix units are one class; a 16-bit precision on a device without them runs in the other.
+    """
+    wanted = Precision(precision)
+    reduced = [p for p in (Precision.MIXED, Precision.BF16) if p in device.peaks]
+    return "matrix" if wanted is not Precision.FP32 and reduced else "fp32"
+
+
+def roofline(model: Model, device: Device, precision: Precision | str, batch: int) -> Roofline:
+    """Bounds of one step of `batch` samples, every layer at peak.
+
+    Layers with flop count their products (one forward, two backward); the others count memory traffic:
+    what they read and write, backward with the saved input and the gradient of the output.
+    """
+    item = 4 if Precision(precision) is Precision.FP32 else 2
+    peak, bandwidth = device.peak(precision).value, device.memory_bandwidth.value
+    flop = np.array([layer.forward_flop for layer in model.layers], float) * batch
+    reads = np.array([layer.reads for layer in model.layers], float) * batch * item
+    writes = np.array([layer.writes for layer in model.layers], float) * batch * item
+    weights = np.array([layer.num_parameters for layer in model.layers], float) * item
+    dense = flop > 0
+    forward = np.maximum(flop / peak, (reads + writes + weights) / bandwidth)
+    backward = np.where(dense, BACKWARD_FACTOR * forward, (reads + 2 * writes + weights) / bandwidth)
+    kernels = np.ones(len(flop), np.int64)
+    update = OPTIMIZER_STREAMS * MASTER_BYTES * model.num_parameters / bandwidth
+    return Roofline(forward, backward, update, kernels, np.where(dense, 2, 1), len(model.parameters))
+
+
+def memory_bytes(model: Model, precision: Precision | str, batch: int) -> Bytes:
+    """Bytes one device needs: weights, gradients and momentum in fp32, 16-bit copies, activations, workspace."""
+    reduced = Precision(precision) is not Precision.FP32
+    state = model.num_parameters * (3 * MASTER_BYTES + (4 if reduced else 0))
+    dtype = "float16" if reduced else "float32"
+    return state + batch * model.activation_bytes(dtype) + RESERVED_BYTES
+
+
+def largest_batch(model: Model, device: Device, precision: Precision | str) -> int:
+    """Largest batch whose predicted memory fits the device; 0 where not even one sample does."""
+    fixed = memory_bytes(model, precision, 0)
+    each = memory_bytes(model, precision, 1) - fixed
+    return max(0, int((device.memory.value - fixed) // each))
+
+
+def require_fit(model: Model, device: Device, precision: Precision | str, batch: int) -> Bytes:
+    """Return the predicted memory of a batch on a device.
+
+    Raises
+    ------
+    InvalidInput : it does not fit; the text names the largest batch that does.
+    """
+    need = memory_bytes(model, precision, batch)
+    if need > device.memory.value:
+        raise InvalidInput(
+            f"per_device_batch {batch} of {model.name} in {precision} needs {need / 1e9:.1f} GB and {device.name} has "
+            f"{device.memory.value / 1e9:.1f} GB; use {largest_batch(model, device, precision)} or fewer"
+        )
+    return need
+
+
+def efficiency(
+    profile: ComputeProfile, device: Device, framework: str, precision: Precision | str, model: str
+) -> Efficiency:
+    """Return the closest fits of a profile: own stack, own framework, own device, or the spread of all devices.
+
+    `framework` is the name of a stack ("mxnet-2018") or of a framework ("mxnet"). The further the match, the
+    wider the interval; `basis` says in words what was used.
+    """
+    unit = unit_of(device, precision)
+    same_unit = [fit for fit in profile.fits if fit.unit == unit]
+    own = [fit for fit in same_unit if fit.device == device.name]
+    family = [fit for fit in own if fit.framework == framework.partition("-")[0]]
+    stack = [fit for fit in family if fit.stack == framework]
+    for match, fits in (("stack", stack), ("framework", family), ("device", own), ("class", same_unit)):
+        if fits:
+            return _combined(profile, match, fits, Wanted(device.name, framework, unit, model))
+    raise InvalidInput(
+        f"profile {profile.name} has no row for {unit} arithmetic, needed for {device.name} in {precision}; "
+        "name a profile fitted on such devices"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an efficiency is asked for."""
+
+    device: str
+    framework: str
+    unit: str
+    model: str
+
+    @property
+    def family(self) -> str:
+        """Model without its variant: resnet50_v1 counts as resnet50."""
+        return family(self.model)
+
+
+def family(model: str) -> str:
+    """Name of a model without its variant, which a fit does not tell apart."""
+    return model.partition("_")[0]
+
+
+def _combined(profile: ComputeProfile, match: str, fits: Sequence[Fit], wanted: Wanted) -> Efficiency:
+    same_model = [fit for fit in fits if family(fit.model) == wanted.family]
+    used = same_model or list(fits)
+    spread = profile.spread
+    sd = math.hypot(spread["row"], 0.0 if match == "stack" else spread[match], 0.0 if same_model else spread["model"])
+    fitted = [fit for fit in used if fit.launch_fitted]
+    launch_sd = spread["row"] if fitted and match == "stack" else spread["launch"]
+    return Efficiency(
+        _geometric([fit.efficiency for fit in used]), _geometric([fit.launch for fit in fitted or used]),
+        sd, launch_sd, match, _basis(match, used, wanted, bool(same_model)),
+    )  # fmt: skip
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+_MATCH = {
+    "stack": "single-device rows of the same stack",
+    "framework": "single-device rows of the same framework, other versions",
+    "device": "single-device rows of other frameworks; no row of {0.framework} on {0.device}",
+    "class": "no single-device row of {0.device}: spread of achieved over roofline, all devices in {0.unit} units",
+}
+
+
+def _basis(match: str, used: Sequence[Fit], wanted: Wanted, same_model: bool) -> str:
+    stacks = sorted({f"{fit.device} {fit.stack}" for fit in used})
+    shown = ", ".join(stacks[:4]) + (f" and {len(stacks) - 4} more" if len(stacks) > 4 else "")
+    return f"{_MATCH[match].format(wanted)} ({shown})" + (
+        "" if same_model else f"; of other models than {wanted.model}"
+    )
+
+
+@cache
+def load_profile(name: str = "compute") -> ComputeProfile:
+    """Read a committed compute profile of the catalogue.
+
+    Raises
+    ------
+    InvalidInput : there is none of that name.
+    """
+    file = resources.files("simnet").joinpath(f"catalog/profiles/{name}.toml")
+    if not file.is_file():
+        raise InvalidInput(f"unknown compute profile {name!r}; the catalogue has 'compute'")
+    return parse_profile(tomllib.loads(file.read_text(encoding="utf-8")))
+
+
+def parse_profile(values: dict[str, Any]) -> ComputeProfile:
+    """Build a profile from the tables of its file."""
+    fits = tuple(
+        Fit(
+            row["device"], row["framework"], row["stack"], row["unit"], row["model"], row["efficiency"],
+            row["launch_s"], row["launch_fitted"], row["residual_sd"], tuple(row["points"]), tuple(row["residuals"]),
+        )
+        for row in values["fit"]
+    )  # fmt: skip
+    return ComputeProfile(values["name"], fits, dict(values["spread"]), values["source"])

@@ -1,0 +1,235 @@
+"""What is asked: a training job on a cluster, as one record that a user can write as a TOML file.
+
+The catalogue's scenarios are the published systems; copy one, change a line, and ask "what if".
+Quantities are written with their units; a key nobody knows is refused.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from simnet.errors import InvalidInput
+from simnet.units import Dimension, parse
+
+Option = int | float | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is trained on what: names of the catalogue, the devices used, and the samples per device and step.
+
+    `framework` names a stack whose single-device speed is known ("mxnet-2018"), a framework ("mxnet") or any
+    other word, which widens the interval. `recipe` is a published recipe by name, or empty.
+    """
+
+    cluster: str
+    devices: int
+    model: str
+    per_device_batch: int
+    precision: str = "fp32"
+    framework: str = ""
+    recipe: str = ""
+    accumulation: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How gradients are summed: schedule, buckets, number format, and how far it overlaps with the backward pass.
+
+    `lanes` all-reduces may be in flight at once: their latencies overlap, their bytes do not. `compression` divides
+    the bytes. `interference` is the fraction of compute speed lost while a message is in flight.
+    """
+
+    algorithm: str = "ring"
+    options: Mapping[str, Option] = field(default_factory=dict)
+    cost: str = "alpha_beta"
+    buckets: str = "ddp"
+    bucket_options: Mapping[str, float] = field(default_factory=dict)
+    gradient_dtype: str = "float32"
+    overlap: bool = True
+    lanes: int = 1
+    compression: float = 1.0
+    interference: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    """Distributed batch normalisation: statistics are shared by groups of `group` devices; 1 is the usual local one.
+
+    Groups are blocks of neighbouring ranks, or tiles of a `grid` of ranks, `tile` wide and group / tile high.
+    """
+
+    group: int = 1
+    grid: tuple[int, ...] = ()
+    tile: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """Terms of the update that can be switched off."""
+
+    lars: bool = False
+    loss_scaling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """How devices and steps differ: sd of a rank's compute time over ranks (lasting) and over steps (fresh noise)."""
+
+    between_ranks: float | None = None
+    between_steps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A training job on a cluster; `bandwidth` and `latency` scale its wires, by name or all "inter" or "intra"."""
+
+    name: str
+    job: Job
+    exchange: Exchange = Exchange()
+    batch_norm: BatchNorm = BatchNorm()
+    optimizer: Optimizer = Optimizer()
+    variation: Variation = Variation()
+    bandwidth: Mapping[str, float] = field(default_factory=dict)
+    latency: Mapping[str, float] = field(default_factory=dict)
+    summary: str = ""
+    source: str = ""
+    assumed: tuple[str, ...] = ()
+    draws: int = 1000
+    seed: int = 2018
+
+    def __post_init__(self) -> None:
+        job, exchange = self.job, self.exchange
+        counts = {
+            "job.devices": job.devices, "job.per_device_batch": job.per_device_batch, "draws": self.draws,
+            "job.accumulation": job.accumulation, "exchange.lanes": exchange.lanes,
+            "batch_norm.group": self.batch_norm.group,
+        }  # fmt: skip
+        where = f"of scenario {self.name!r} must"
+        for key, value in counts.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidInput(f"{key} {where} be 1 or more whole ones, got {value!r}")
+        if not exchange.compression >= 1:
+            raise InvalidInput(f"exchange.compression {where} be 1 or more, got {exchange.compression}")
+        if not 0 <= exchange.interference < 1:
+            raise InvalidInput(f"exchange.interference {where} be from 0 to below 1, got {exchange.interference}")
+        if job.devices % self.batch_norm.group:
+            raise InvalidInput(f"batch_norm.group {where} divide {job.devices} devices, got {self.batch_norm.group}")
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one step over all devices."""
+        return self.job.devices * self.job.per_device_batch * self.job.accumulation
+
+    @property
+    def normalisation_batch(self) -> int:
+        """Samples whose statistics batch normalisation shares."""
+        return self.job.per_device_batch * self.batch_norm.group
+
+    def with_job(self, **changes: Any) -> Scenario:
+        """Return the scenario with fields of its job changed."""
+        return replace(self, job=replace(self.job, **changes))
+
+    def with_exchange(self, **changes: Any) -> Scenario:
+        """Return the scenario with fields of its gradient exchange changed."""
+        return replace(self, exchange=replace(self.exchange, **changes))
+
+
+_TABLES = {
+    "job": Job, "exchange": Exchange, "batch_norm": BatchNorm, "optimizer": Optimizer, "variation": Variation,
+}  # fmt: skip
+_PLAIN = ("name", "summary", "source", "assumed", "draws", "seed", "bandwidth", "latency")
+_BYTES = ("cap", "first", "threshold")
+_TIMES = ("cycle",)
+
+
+def parse_scenario(values: Mapping[str, Any], *, where: str) -> Scenario:
+    """Build a scenario from the tables of its file.
+
+    Raises
+    ------
+    InvalidInput : an unknown or missing key, a value of the wrong type, or a quantity without its unit.
+    """
+    _refuse_unknown(values, (*_TABLES, *_PLAIN), where)
+    for key in ("name", "job"):
+        if key not in values:
+            raise InvalidInput(f"{where} has no {key!r}; every scenario needs a name and a table [job]")
+    tables = {key: _table(kind, values[key], f"{where}, [{key}]") for key, kind in _TABLES.items() if key in values}
+    plain = {key: values[key] for key in _PLAIN if key in values}
+    plain["assumed"] = tuple(plain.get("assumed", ()))
+    return Scenario(**plain, **tables)
+
+
+def _refuse_unknown(values: Any, known: tuple[str, ...], where: str) -> None:
+    if not isinstance(values, Mapping):
+        raise InvalidInput(f"{where} must be a table, got {values!r}")
+    for key in values:
+        if key not in known:
+            raise InvalidInput(f"{where} has an unknown key {key!r}; it takes {', '.join(known)}")
+
+
+def _table(kind: type[Any], values: Any, where: str) -> Any:
+    _refuse_unknown(values, tuple(f.name for f in fields(kind)), where)
+    given = dict(values)
+    if "bucket_options" in given:
+        given["bucket_options"] = {key: _quantity(key, value, where) for key, value in given["bucket_options"].items()}
+    if "options" in given:
+        given["options"] = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
+    if "grid" in given:
+        given["grid"] = tuple(given["grid"])
+    try:
+        return kind(**given)
+    except TypeError as error:
+        missing = [f.name for f in fields(kind) if f.name not in given]
+        raise InvalidInput(f"{where} lacks a key; it takes {', '.join(missing)} as well") from error
+
+
+def _quantity(key: str, value: Any, where: str) -> float:
+    if key in _BYTES and isinstance(value, str):
+        return int(parse(value, Dimension.INFORMATION, name=f"{key} in {where}"))
+    if key in _TIMES and isinstance(value, str):
+        return parse(value, Dimension.TIME, name=f"{key} in {where}")
+    raise InvalidInput(f'{where} needs {key} as text with a unit, such as "25 MiB" or "5 ms", got {value!r}')
+
+
+def scenarios() -> dict[str, str]:
+    """Return names and summaries of the catalogue's scenarios."""
+    folder = resources.files("simnet").joinpath("catalog/scenarios")
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    return {
+        f.name.removesuffix(".toml"): str(tomllib.loads(f.read_text(encoding="utf-8")).get("summary", ""))
+        for f in files
+    }
+
+
+def load_scenario(name: str) -> Scenario:
+    """Read a scenario of the catalogue by name, or a TOML file by path.
+
+    Raises
+    ------
+    InvalidInput : no such scenario or file, or the file is no scenario.
+    """
+    if name.endswith(".toml") or "/" in name:
+        text = _read(Path(name))
+    else:
+        file = resources.files("simnet").joinpath(f"catalog/scenarios/{name}.toml")
+        if not file.is_file():
+            raise InvalidInput(f"unknown scenario {name!r}; name a .toml file or one of {', '.join(scenarios())}")
+        text = file.read_text(encoding="utf-8")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{name} is no TOML file: {error}") from error
+    return parse_scenario(values, where=name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read the scenario {path}: {error}; name a TOML file") from error

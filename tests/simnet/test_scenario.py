@@ -1,0 +1,71 @@
+"""Scenario files: whole or refused with one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from simnet.errors import InvalidInput
+from simnet.scenario import BatchNorm, Job, Scenario, load_scenario, parse_scenario, scenarios
+
+JOB = {"cluster": "abci", "devices": 16, "model": "resnet50", "per_device_batch": 32}
+
+
+def test_a_scenario_reads_back_its_tables():
+    found = parse_scenario(
+        {
+            "name": "x",
+            "job": JOB,
+            "exchange": {"buckets": "ddp", "bucket_options": {"cap": "25 MiB"}, "options": {"grid": [4, 4]}},
+        },
+        where="x",
+    )
+    assert found.exchange.bucket_options == {"cap": 25 * 2**20}
+    assert found.exchange.options == {"grid": (4, 4)}
+    assert found.global_batch == 512
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"name": "x"}, "has no 'job'"),
+        ({"name": "x", "job": {**JOB, "gpus": 3}}, "unknown key 'gpus'"),
+        ({"name": "x", "job": JOB, "speed": 3}, "unknown key 'speed'"),
+        ({"name": "x", "job": {"cluster": "abci"}}, "lacks a key"),
+        ({"name": "x", "job": {**JOB, "devices": 0}}, "job.devices of scenario 'x' must be 1 or more"),
+        ({"name": "x", "job": {**JOB, "devices": -4}}, "must be 1 or more"),
+        ({"name": "x", "job": {**JOB, "per_device_batch": 1.5}}, "must be 1 or more whole"),
+        ({"name": "x", "job": 7}, "must be a table"),
+        ({"name": "x", "job": JOB, "exchange": {"bucket_options": {"cap": 25}}}, "text with a unit"),
+        ({"name": "x", "job": JOB, "exchange": {"compression": 0.5}}, "compression"),
+        ({"name": "x", "job": JOB, "exchange": {"interference": 1.0}}, "interference"),
+        ({"name": "x", "job": JOB, "batch_norm": {"group": 3}}, "must divide 16 devices"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_sentence(values, text):
+    with pytest.raises(InvalidInput, match=text):
+        parse_scenario(values, where="x")
+
+
+def test_unknown_names_and_broken_files_are_refused(tmp_path):
+    broken = tmp_path / "a.toml"
+    broken.write_text("name = ")
+    for name, text in (
+        ("nothing", "unknown scenario"),
+        (str(tmp_path / "b.toml"), "cannot read"),
+        (str(broken), "is no TOML"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            load_scenario(name)
+
+
+def test_every_scenario_of_the_catalogue_loads_under_its_file_name():
+    for name, summary in scenarios().items():
+        found = load_scenario(name)
+        assert found.name == name
+        assert summary
+        assert found.source
+
+
+def test_groups_of_batch_norm_set_the_batch_that_normalises():
+    scenario = Scenario("x", Job("abci", 16, "resnet50", 32), batch_norm=BatchNorm(group=4))
+    assert scenario.normalisation_batch == 128
