@@ -121,7 +121,7 @@ class Wire:
         return self.link.latency.value
 
 
-Option = int | float | str | tuple[int, ...]
+Option = int | float | str | tuple[int, ...] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

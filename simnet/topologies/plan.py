@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simnet.errors import InvalidInput
@@ -45,14 +45,24 @@ class NodePlan:
         return between
 
     @cached_property
-    def outward(self) -> tuple[tuple[Vertex, ...], ...]:
-        """Local vertices from each device to its port, both included."""
-        return tuple(self._path(device, port) for device, port in zip(self.devices, self.ports, strict=True))
+    def outward(self) -> tuple[tuple[tuple[Vertex, ...], ...], ...]:
+        """Local vertices from device i to distinct port q, both included: outward[i][q].
+
+        Where only another device reaches the port, that device relays.
+        """
+        return tuple(tuple(self._to_port(d, port) for port in self.distinct_ports) for d in self.devices)
 
     @cached_property
     def inward(self) -> tuple[tuple[Vertex, ...], ...]:
         """Local vertices from its port to each device, both included."""
-        return tuple(self._path(port, device) for device, port in zip(self.devices, self.ports, strict=True))
+        return tuple(self._path(port, d) for d, port in zip(self.devices, self.ports, strict=True))
+
+    def _to_port(self, device: Vertex, port: Vertex) -> tuple[Vertex, ...]:
+        paths = self._paths(device)
+        if port in paths:
+            return paths[port]
+        relay = self.devices[self.ports.index(port)]
+        return (*self._path(device, relay), *self._path(relay, port)[1:])
 
     @cached_property
     def _neighbours(self) -> dict[Vertex, list[Vertex]]:
@@ -86,16 +96,38 @@ Route = Callable[[int, int, int, int], list[Vertex]]
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:
-    """The links between ports, and the vertices from port q of node a to port r of node b: route(a, q, b, r)."""
+    """The links between ports, and the vertices from port q of node a to port r of node b: route(a, q, b, r).
+
+    parallel: ports of different numbers cannot reach each other, so a message leaves by the port it arrives at.
+    """
 
     links: tuple[Link, ...]
     route: Route
+    parallel: bool = False
 
 
 def both_ways(a: Vertex, b: Vertex, wire: Wire, *, share: float = 1.0, latency: float = 1.0) -> list[Link]:
     """Two links, one per direction, with `share` of the wire's bandwidth and `latency` of its latency."""
     bandwidth, seconds = wire.bandwidth * share, wire.latency * latency
     return [Link(a, b, seconds, bandwidth, wire.link.name), Link(b, a, seconds, bandwidth, wire.link.name)]
+
+
+def port_links(port: Vertex, switch: Vertex, wire: Wire) -> list[Link]:
+    """Return the two directions between a port and its switch, with half of the wire's latency each."""
+    return both_ways(port, switch, wire, latency=0.5)
+
+
+def with_copy_engines(plan: NodePlan, wire: Wire) -> NodePlan:
+    """Return the plan with all that leaves or enters a device passing its copy engine, one per direction."""
+    links = [replace(link, src=_end(link.src, "out", plan), dst=_end(link.dst, "in", plan)) for link in plan.links]
+    for device in plan.devices:
+        links += [Link(device, f"{device}.out", 0.0, wire.bandwidth, wire.link.name)]
+        links += [Link(f"{device}.in", device, 0.0, wire.bandwidth, wire.link.name)]
+    return NodePlan(tuple(links), plan.devices, plan.ports)
+
+
+def _end(vertex: Vertex, side: str, plan: NodePlan) -> Vertex:
+    return f"{vertex}.{side}" if vertex in plan.devices else vertex
 
 
 def port_vertex(node: int, port: Vertex) -> Vertex:

@@ -2,7 +2,8 @@
 
 A topology for the inside of a node is `f(num_devices, **wires and options) -> NodePlan`; one for the
 network between nodes is `f(num_nodes, ports, **wires and options) -> NetworkPlan`, with ports the local
-names of a node's ports. Parameters annotated `Wire` are wires, all others are options.
+names of a node's ports. Parameters annotated `Wire` are wires, all others are options. Every node topology
+also takes the wire `copy_engine`, which all traffic of a device passes, one per direction.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from simnet.fabric import Fabric, Link, Vertex
 from simnet.hardware import Cluster, Layout
 from simnet.paths import FabricPaths, Paths, UniformPaths
 from simnet.placement import Placement, linear
-from simnet.topologies.plan import NetworkPlan, NodePlan, port_vertex
+from simnet.topologies.plan import NetworkPlan, NodePlan, port_vertex, with_copy_engines
 
 
 class Scope(StrEnum):
@@ -29,6 +30,9 @@ class Scope(StrEnum):
 
     NODE = "node"
     NETWORK = "network"
+
+
+COPY_ENGINE = "copy_engine"  # a wire every node topology takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,11 @@ class Topology:
         """Wires and options by name."""
         given = inspect.signature(self.build).parameters
         return {name: p for name, p in given.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    @property
+    def open(self) -> bool:
+        """Whether wires of any name may be given."""
+        return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(self.build).parameters.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +106,9 @@ def require(layout: Layout, scope: Scope, *, place: str) -> Topology:
     if layout.topology not in known:
         raise InvalidInput(f"{place}: unknown {scope} topology {layout.topology!r}; choose one of {', '.join(known)}")
     chosen = known[layout.topology]
-    given = set(layout.wires) | set(layout.options)
-    for name in sorted(given - set(chosen.parameters)):
+    given = (set(layout.wires) | set(layout.options)) - ({COPY_ENGINE} if scope is Scope.NODE else set())
+    loose = set(layout.wires) if chosen.open else set()
+    for name in sorted(given - set(chosen.parameters) - loose):
         takes = ", ".join(chosen.parameters) or "none"
         raise InvalidInput(f"{place}: {chosen.name} takes no wire or option {name!r}; it takes {takes}")
     for name, parameter in chosen.parameters.items():
@@ -114,7 +124,16 @@ def node_plan(cluster: Cluster) -> NodePlan:
     """Wire up one node of the cluster."""
     layout = cluster.node.layout
     chosen = require(layout, Scope.NODE, place=f"cluster {cluster.name}")
-    plan: NodePlan = chosen.build(cluster.node.num_devices, **layout.wires, **layout.options)
+    wires = {name: wire for name, wire in layout.wires.items() if name != COPY_ENGINE}
+    plan: NodePlan = chosen.build(cluster.node.num_devices, **wires, **layout.options)
+    return with_copy_engines(plan, layout.wires[COPY_ENGINE]) if COPY_ENGINE in layout.wires else plan
+
+
+def network_plan(cluster: Cluster, num_nodes: int) -> NetworkPlan:
+    """Wire up the network between the first num_nodes nodes."""
+    layout = cluster.network
+    chosen = require(layout, Scope.NETWORK, place=f"cluster {cluster.name}")
+    plan: NetworkPlan = chosen.build(num_nodes, node_plan(cluster).distinct_ports, **layout.wires, **layout.options)
     return plan
 
 
@@ -129,10 +148,7 @@ def build(cluster: Cluster, num_nodes: int) -> BuiltFabric:
         raise InvalidInput(
             f"{cluster.name} has {cluster.num_nodes} nodes, got {num_nodes}; ask for 1 to {cluster.num_nodes}"
         )
-    node = node_plan(cluster)
-    layout = cluster.network
-    chosen = require(layout, Scope.NETWORK, place=f"cluster {cluster.name}")
-    network: NetworkPlan = chosen.build(num_nodes, node.distinct_ports, **layout.wires, **layout.options)
+    node, network = node_plan(cluster), network_plan(cluster, num_nodes)
     links = [*_stamped(node.links, num_nodes), *network.links]
     per_node = cluster.node.num_devices
     devices = tuple(port_vertex(n, device) for n in range(num_nodes) for device in node.devices)
@@ -153,16 +169,17 @@ def _router(
     per_node = len(node.devices)
     place = {device: divmod(index, per_node) for index, device in enumerate(devices)}
     port = [node.distinct_ports.index(name) for name in node.ports]
-    inner, outward, inward, between = node.inner, node.outward, node.inward, network.route
 
     def route(src: Vertex, dst: Vertex) -> list[Vertex]:
         if src not in place or dst not in place:
             raise InvalidInput(f"no device {src if src not in place else dst!r} in the fabric; see BuiltFabric.devices")
         (a, i), (b, j) = place[src], place[dst]
-        if a == b and (i, j) in inner:
-            return [port_vertex(a, name) for name in inner[i, j]]
-        out = [port_vertex(a, name) for name in outward[i][:-1]]
-        return [*out, *between(a, port[i], b, port[j]), *(port_vertex(b, name) for name in inward[j][1:])]
+        if a == b and (i, j) in node.inner:
+            return [port_vertex(a, name) for name in node.inner[i, j]]
+        leaves_by = port[j] if network.parallel else port[i]
+        out = [port_vertex(a, name) for name in node.outward[i][leaves_by][:-1]]
+        into = [port_vertex(b, name) for name in node.inward[j][1:]]
+        return [*out, *network.route(a, leaves_by, b, port[j]), *into]
 
     return route
 

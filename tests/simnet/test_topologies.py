@@ -62,7 +62,7 @@ def test_abci_has_nvlink_inside_two_rails_between_and_a_third_above_the_rack() -
     dst = np.array([1, 4, 4 * 34])
     np.testing.assert_allclose(bottleneck(paths, src, dst), [48.48e9, 25e9, 25e9])
     np.testing.assert_allclose(paths.latency(src, dst), [1.89e-6, 2.54e-6, 2.94e-6])
-    above = [link for link in paths.fabric.links if link.dst == "spine"] if isinstance(paths, FabricPaths) else []
+    above = [link for link in paths.fabric.links if link.dst == "spine0"] if isinstance(paths, FabricPaths) else []
     assert [link.bandwidth for link in above] == pytest.approx([34 * 25e9 / 3] * 2)
 
 
@@ -127,7 +127,7 @@ def test_more_ranks_than_devices_are_refused(ranks: int, per_node: int | None) -
         (Layout("single_switch"), "needs the wire 'port'"),
         (Layout("single_switch", {"port": _wire(1.0), "hop": _wire(1.0)}), "takes no wire or option 'hop'"),
         (Layout("torus", {"link": _wire(1.0), "dims": _wire(1.0)}), "'dims' of torus is an option"),
-        (Layout("leaf_spine", {"port": _wire(1.0)}, {"nodes_per_leaf": 0}), "1 or more nodes per leaf"),
+        (Layout("leaf_spine", {"port": _wire(1.0)}, {"nodes_per_leaf": 0}), "nodes_per_leaf must be 1 or more, got 0"),
     ],
 )
 def test_a_layout_with_the_wrong_parts_is_refused(layout: Layout, message: str) -> None:
