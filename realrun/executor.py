@@ -1,0 +1,175 @@
+"""Interpreter five: run a schedule over torch.distributed, point to point.
+
+In every step a rank posts all its receives before its sends (the other way round, an exchange
+under gloo can run at half rate: the notice that a receive is ready queues behind the data), waits
+for the step, then applies what arrived in row order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Literal, TypeAlias
+
+import torch
+import torch.distributed as dist
+
+from realrun.groups import Channels, channels_of
+from realrun.handle import Handle, HostHandle, StreamHandle
+from realrun.lanes import Buffers
+from realrun.program import BoundProgram, compile_rank
+from realrun.signature import Signature, agree
+from simnet.errors import InvalidInput, Unsupported
+from simnet.schedule import Schedule
+from simnet.units import Seconds
+
+DTYPES = (
+    torch.float32, torch.float64, torch.float16, torch.bfloat16,
+    torch.int8, torch.uint8, torch.int32, torch.int64,
+)  # fmt: skip
+
+Checks: TypeAlias = Literal["first", "always", "never"]
+Finish: TypeAlias = Callable[[], None]
+
+
+class Executor:
+    """A schedule, ready to run on this rank's tensors, again and again.
+
+    Parameters
+    ----------
+    group : ranks of the schedule, in order; None for all. Creating the first executor of a group
+        is a collective call: its channels get process groups of their own.
+    timeout : s a step may wait for a peer before the run ends with an error.
+    reduce_dtype : type in which sums are formed and travel, such as torch.float32 for 16-bit
+        tensors; it doubles their bytes on the wire. None for the tensor's own type.
+    checks : when ranks compare what they are about to do: "first" for each new dtype, count and
+        shape; "always", strides included; "never".
+
+    Raises
+    ------
+    InvalidInput : the group has another number of ranks than the schedule.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        group: dist.ProcessGroup | None = None,
+        timeout: Seconds = 60.0,
+        reduce_dtype: torch.dtype | None = None,
+        checks: Checks = "first",
+    ) -> None:
+        self.schedule, self.timeout, self.checks = schedule, timeout, checks
+        self._reduce_dtype = reduce_dtype
+        self._channels: Channels = channels_of(group, timeout)
+        _require_size(schedule, self._channels.world_size)
+        self._program = compile_rank(schedule, self._channels.rank)
+        self._bind = lru_cache(maxsize=64)(self._program.bind)
+        self._agreed: set[Signature] = set()
+
+    @property
+    def host_staging(self) -> bool:
+        """Whether CUDA tensors travel through host memory (every backend but NCCL)."""
+        return not self._channels.on_stream
+
+    def run(self, tensor: torch.Tensor, *, async_op: bool = False) -> Handle:
+        """Run the schedule on `tensor`, in place.
+
+        Elements that the collective leaves undefined on this rank (of a reduce: all but the root's)
+        keep their values. Strided tensors are worked on in a dense copy, in row-major order of their indices.
+
+        Raises
+        ------
+        InvalidInput : a dtype, layout or count that cannot be run, or ranks that ask for different things.
+        Stalled : a peer was lost or silent for longer than the time limit (from `wait` where async_op).
+        """
+        tensor = tensor.detach()
+        _require_layout(tensor)
+        bound = self._bind(tensor.numel())
+        self._agree(tensor)
+        work, finish = self._working_copy(tensor, bound)
+        buffers = (work, torch.empty(bound.scratch, dtype=work.dtype, device=work.device))
+        if self._channels.on_stream:
+            return self._enqueue(tensor, bound, buffers, finish)
+        handle = self._start(tensor, bound, buffers, finish, in_thread=async_op)
+        if not async_op:
+            handle.wait()
+        return handle
+
+    def _agree(self, tensor: torch.Tensor) -> None:
+        if self.checks == "never":
+            return
+        strides = tuple(tensor.stride()) if self.checks == "always" else ()
+        kind = self.schedule.collective.kind.value
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        name = f"{self.schedule.name} {self._program.digest}"
+        signature = Signature(kind, dtype, tensor.numel(), tuple(tensor.shape), strides, name)
+        if self.checks == "first" and signature in self._agreed:
+            return
+        agree(signature, self._channels.control, self.timeout)
+        self._agreed.add(signature)
+
+    def _working_copy(self, tensor: torch.Tensor, bound: BoundProgram) -> tuple[torch.Tensor, Finish]:
+        dtype = self._reduce_dtype or tensor.dtype
+        device = tensor.device if self._channels.on_stream else torch.device("cpu")
+        as_is = dtype == tensor.dtype and device == tensor.device and tensor.is_contiguous()
+        if as_is and bound.result_is_whole:
+            return tensor.view(-1), _nothing
+        work = torch.empty(tensor.numel(), dtype=dtype, device=device)
+        work.view(tensor.shape).copy_(tensor)
+        return work, partial(_copy_back, tensor, work, bound)
+
+    def _start(
+        self, tensor: torch.Tensor, bound: BoundProgram, buffers: Buffers, finish: Finish, *, in_thread: bool
+    ) -> HostHandle:
+        lanes = self._channels.host_lanes(len(bound.channels))
+        parts = [(lane, steps) for lane, steps in zip(lanes, bound.channels, strict=True) if steps]
+        handle = HostHandle(tensor, finish, len(parts))
+        for lane, steps in parts:
+            run = partial(handle.call, partial(lane.run, self.schedule.name, steps, buffers))
+            lane.submit(run, in_thread=in_thread or len(parts) > 1)
+        return handle
+
+    def _enqueue(self, tensor: torch.Tensor, bound: BoundProgram, buffers: Buffers, finish: Finish) -> StreamHandle:
+        lanes = self._channels.stream_lanes(len(bound.channels), buffers[0].device)
+        for lane, steps in zip(lanes, bound.channels, strict=True):
+            lane.enqueue(self.schedule.name, steps, buffers)
+        return StreamHandle(tensor, finish, lanes, self.schedule.name, self.timeout)
+
+
+def _nothing() -> None:
+    """End of a run that worked on the caller's own memory."""
+
+
+def _copy_back(tensor: torch.Tensor, work: torch.Tensor, bound: BoundProgram) -> None:
+    if bound.result_is_whole:
+        tensor.copy_(work.view(tensor.shape))
+    else:
+        kept = tensor.reshape(-1).clone()
+        for start, stop in bound.result:
+            kept[start:stop] = work[start:stop]
+        tensor.copy_(kept.view(tensor.shape))
+    if tensor.is_cuda and not work.is_cuda:
+        torch.cuda.current_stream(tensor.device).synchronize()
+
+
+def _require_size(schedule: Schedule, world_size: int) -> None:
+    if schedule.world_size != world_size:
+        raise InvalidInput(
+            f"{schedule.name} is built for {schedule.world_size} ranks and the group has {world_size}; "
+            f"build it with world_size={world_size}"
+        )
+
+
+def _require_layout(tensor: torch.Tensor) -> None:
+    if tensor.dtype not in DTYPES:
+        known = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
+        raise Unsupported(f"dtype {tensor.dtype} cannot be reduced here; convert the tensor to one of {known}")
+    if tensor.layout != torch.strided:
+        raise Unsupported(f"layout {tensor.layout} is not supported; pass a dense tensor")
+    shared = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if shared:
+        raise InvalidInput(
+            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} has elements that share memory, "
+            "so a sum in place is undefined; pass tensor.contiguous() and use its result"
+        )

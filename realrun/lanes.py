@@ -1,0 +1,197 @@
+"""How messages of one channel travel: one process group, one order, one thread or stream.
+
+NCCL ignores tags, so a channel is a process group of its own. Within a channel, steps run in
+order; channels run beside each other. Three kinds of lane run the same loop:
+
+- gloo, MPI (`HostLane`): a thread posts a step, waits for it, applies it;
+- NCCL (`StreamLane`): the host only enqueues, a CUDA stream of the lane does the waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from realrun.program import RankStep
+from realrun.stall import Stall, Stalled
+from simnet.schedule import Op
+from simnet.units import Seconds
+
+Buffers = tuple[torch.Tensor, torch.Tensor]
+
+
+class Lane:
+    """A channel's process group and its landing buffers; `run` executes steps in order."""
+
+    def __init__(self, group: dist.ProcessGroup, timeout: Seconds) -> None:
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self._peers = dist.get_process_group_ranks(group)
+        self._timeout = timeout
+        self._scraps: dict[tuple[str, torch.dtype, torch.device], torch.Tensor] = {}
+
+    def run(self, name: str, steps: tuple[RankStep, ...], buffers: Buffers) -> None:
+        """Run steps on (data, scratch), in place.
+
+        Raises
+        ------
+        Stalled : a peer is lost or silent for longer than the time limit.
+        """
+        landing = self._scrap("landing", max((s.landing_elements for s in steps), default=0), buffers[0])
+        packing = self._scrap("packing", max((s.packing_elements for s in steps), default=0), buffers[0])
+        for step in steps:
+            self._exchange(name, step, _received(step, buffers, landing), _sent(step, buffers, packing))
+            _apply(step, buffers, landing)
+
+    def _scrap(self, use: str, elements: int, like: torch.Tensor) -> torch.Tensor:
+        key = (use, like.dtype, like.device)
+        held = self._scraps.get(key)
+        if held is None or held.numel() < elements:
+            held = self._scraps[key] = torch.empty(elements, dtype=like.dtype, device=like.device)
+        return held
+
+    def _exchange(self, name: str, step: RankStep, received: list[torch.Tensor], sent: list[torch.Tensor]) -> None:
+        raise NotImplementedError
+
+
+class HostLane(Lane):
+    """Point-to-point over a backend whose waits block the host; work runs in the lane's one thread."""
+
+    def __init__(self, group: dist.ProcessGroup, timeout: Seconds) -> None:
+        super().__init__(group, timeout)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="realrun-lane")
+        self._pending = 0
+        self._lock = threading.Lock()
+
+    def submit(self, task: Callable[[], None], *, in_thread: bool) -> None:
+        """Run a task after all earlier ones of this lane; in the caller's own thread where that may be."""
+        with self._lock:
+            busy = self._pending > 0
+            self._pending += 1
+        if in_thread:
+            self._thread.submit(self._finish, task)
+        elif busy:
+            self._thread.submit(self._finish, task).result()
+        else:
+            self._finish(task)
+
+    def _finish(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        finally:
+            with self._lock:
+                self._pending -= 1
+
+    def close(self) -> None:
+        """Stop the lane's thread once its queue is empty."""
+        self._thread.shutdown(wait=False)
+
+    def _exchange(self, name: str, step: RankStep, received: list[torch.Tensor], sent: list[torch.Tensor]) -> None:
+        began = time.monotonic()
+        receives = zip(step.receives, repeat("hear from"), repeat(dist.irecv), received, strict=False)
+        sends = zip(step.sends, repeat("send to"), repeat(dist.isend), sent, strict=False)
+        running: list[tuple[Callable[[], AbstractContextManager[None]], Any]] = []
+        for message, action, post, tensor in (*receives, *sends):
+            blame = partial(self._blaming, name, step.index, message.peer, action, began)
+            with blame():
+                running.append((blame, post(tensor, self._peers[message.peer], group=self.group)))
+        for blame, work in running:
+            with blame():
+                work.wait(timedelta(seconds=max(self._timeout - (time.monotonic() - began), 0.001)))
+
+    @contextmanager
+    def _blaming(self, name: str, step: int, peer: int, action: str, began: Seconds) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            waited = time.monotonic() - began
+            raise Stalled(Stall(self.rank, peer, step, name, waited, not _ran_out(error), action)) from error
+
+
+class StreamLane(Lane):
+    """Point-to-point over NCCL: every step is one group call enqueued on a stream of the lane."""
+
+    def __init__(self, group: dist.ProcessGroup, timeout: Seconds, device: torch.device) -> None:
+        super().__init__(group, timeout)
+        self.stream = torch.cuda.Stream(device)
+        self._marks: list[tuple[RankStep, torch.cuda.Event]] = []
+        with torch.cuda.stream(self.stream):
+            dist.all_reduce(torch.zeros(1, device=device), group=group)
+
+    def enqueue(self, name: str, steps: tuple[RankStep, ...], buffers: Buffers) -> None:
+        """Queue the steps behind what the current stream has queued so far; returns at once."""
+        self._marks = []
+        self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+        with torch.cuda.stream(self.stream):
+            self.run(name, steps, buffers)
+        for buffer in buffers:
+            buffer.record_stream(self.stream)
+
+    def waiting_for(self) -> RankStep | None:
+        """First step of the latest program that the device has not finished."""
+        return next((step for step, mark in self._marks if not mark.query()), None)
+
+    def _exchange(self, name: str, step: RankStep, received: list[torch.Tensor], sent: list[torch.Tensor]) -> None:
+        pairs = zip(step.receives, received, strict=True)
+        ops = [dist.P2POp(dist.irecv, t, self._peers[m.peer], group=self.group) for m, t in pairs]
+        pairs = zip(step.sends, sent, strict=True)
+        ops += [dist.P2POp(dist.isend, t, self._peers[m.peer], group=self.group) for m, t in pairs]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()  # the stream waits, not the host
+        mark = torch.cuda.Event()
+        mark.record(self.stream)
+        self._marks.append((step, mark))
+
+
+def _view(buffers: Buffers, start: int, stop: int) -> torch.Tensor:
+    data, scratch = buffers
+    count = data.numel()
+    return data[start:stop] if stop <= count else scratch[start - count : stop - count]
+
+
+def _received(step: RankStep, buffers: Buffers, landing: torch.Tensor) -> list[torch.Tensor]:
+    tensors, offset = [], 0
+    for message in step.receives:
+        if message.lands_in_place:
+            tensors.append(_view(buffers, message.pieces[0].start, message.pieces[0].stop))
+            continue
+        tensors.append(landing[offset : offset + message.elements])
+        offset += message.elements
+    return tensors
+
+
+def _sent(step: RankStep, buffers: Buffers, packing: torch.Tensor) -> list[torch.Tensor]:
+    tensors, offset = [], 0
+    for message in step.sends:
+        views = [_view(buffers, p.start, p.stop) for p in message.pieces]
+        if len(views) == 1:
+            tensors.append(views[0])
+            continue
+        tensors.append(torch.cat(views, out=packing[offset : offset + message.elements]))
+        offset += message.elements
+    return tensors
+
+
+def _apply(step: RankStep, buffers: Buffers, landing: torch.Tensor) -> None:
+    for apply in step.applies:
+        piece = apply.piece
+        target = _view(buffers, piece.start, piece.stop)
+        arrived = landing[apply.offset : apply.offset + piece.stop - piece.start]
+        if piece.op == Op.REDUCE:
+            target.add_(arrived)
+        else:
+            target.copy_(arrived)
+
+
+def _ran_out(error: RuntimeError) -> bool:
+    return "timed out" in str(error).lower() or "timeout" in str(error).lower()

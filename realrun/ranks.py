@@ -1,0 +1,286 @@
+"""Ranks as processes of this machine: forked from a server that has torch loaded already.
+
+Starting torch takes seconds; forking a process that holds it takes a tenth of one. A `RankPool`
+keeps its ranks for many tasks. Ranks end with the pool, when the process that made the pool is
+gone, and when any of them fails: what a failed rank leaves behind cannot be used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing as mp
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+from realrun.stall import account, culprits
+from simnet.errors import Incomplete, InvalidInput
+from simnet.units import Seconds
+
+GRACE: Seconds = 2.0
+_PRELOAD = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
+
+
+class RankPool:
+    """`ranks` local processes joined in one gloo process group over the loopback interface.
+
+    Use it as a context manager, or call `close`.
+
+    Raises
+    ------
+    InvalidInput : fewer than one rank.
+    """
+
+    def __init__(self, ranks: int, *, timeout: Seconds = 60.0) -> None:
+        if ranks < 1:
+            raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
+        self.ranks, self.timeout = ranks, timeout
+        context = _context()
+        self._pipes: list[Connection] = []
+        self._processes: list[ForkServerProcess] = []
+        for rank in range(ranks):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(rank, ranks, theirs, timeout), daemon=True)
+            with _main_module_hidden():
+                process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        self._rendezvous()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the pool can take a task."""
+        return bool(self._processes)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Process id of every rank."""
+        return [p.pid or 0 for p in self._processes]
+
+    def run(self, function: Callable[..., Any], *args: Any, timeout: Seconds | None = None) -> list[Any]:
+        """Call `function(*args)` on every rank and return the results by rank.
+
+        Parameters
+        ----------
+        function : importable by name; torch.distributed is initialised when it runs.
+        timeout : s for the whole call; without one, the pool's own for every step still holds.
+
+        Raises
+        ------
+        Incomplete : a rank died, or did not answer in time; names it. The pool is closed.
+        Exception : what the ranks raised, where all raised alike; the pool lives on.
+        """
+        for _ in self._answers(function, args, timeout):
+            pass
+        return self._results
+
+    def stream(
+        self, function: Callable[..., Iterator[Any]], *args: Any, timeout: Seconds | None = None
+    ) -> Iterator[Any]:
+        """Call a generator function on every rank and yield what rank 0 yields, as soon as it does."""
+        yield from self._answers(function, args, timeout)
+
+    def close(self) -> None:
+        """End all ranks; returns when they are gone."""
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.send_bytes(b"")
+            pipe.close()
+        deadline = time.monotonic() + GRACE
+        for process in self._processes:
+            process.join(max(deadline - time.monotonic(), 0.0))
+        self._kill()
+
+    def __enter__(self) -> RankPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+        for process in self._processes:
+            process.join()
+        self._processes, self._pipes = [], []
+
+    def _rendezvous(self) -> None:
+        try:
+            port = self._pipes[0].recv()
+            for pipe in self._pipes[1:]:
+                pipe.send(port)
+        except (OSError, EOFError):
+            self._fail({}, "the ranks did not start")
+        for _ in self._collect(self.timeout):
+            pass
+
+    def _answers(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: Seconds | None) -> Iterator[Any]:
+        if not self._processes:
+            raise Incomplete("the ranks are gone after an earlier failure; start a new RankPool")
+        task = pickle.dumps((function, args))
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.send_bytes(task)
+        yield from self._collect(timeout)
+
+    def _collect(self, timeout: Seconds | None) -> Iterator[Any]:
+        limit = None if timeout is None else time.monotonic() + timeout
+        self._results = [None] * self.ranks
+        errors: dict[int, BaseException] = {}
+        waiting = dict(enumerate(self._pipes))
+        while waiting:
+            ready = self._ready(waiting, limit)
+            if not ready and (not errors or not self._release(errors)):
+                self._fail(errors, self._silence(waiting, timeout))
+            for rank in ready:
+                kind, value = self._receive(rank)
+                if kind == "row":
+                    yield value
+                    continue
+                del waiting[rank]
+                if kind == "result":
+                    self._results[rank] = value
+                else:
+                    errors[rank] = value
+            if errors:
+                limit = time.monotonic() + GRACE
+        if errors:
+            self._raise(errors)
+
+    def _release(self, errors: dict[int, BaseException]) -> bool:
+        """End the ranks that failed, so that those that wait for them notice; False where that was done before."""
+        failed = [self._processes[rank] for rank in errors if self._processes[rank].is_alive()]
+        for process in failed:
+            process.kill()
+        return bool(failed)
+
+    def _ready(self, waiting: dict[int, Connection], deadline: float | None) -> list[int]:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        found = wait(list(waiting.values()), left)
+        return [rank for rank, pipe in waiting.items() if pipe in found]
+
+    def _receive(self, rank: int) -> tuple[str, Any]:
+        try:
+            return self._pipes[rank].recv()
+        except (EOFError, OSError):
+            return "death", Incomplete(self._obituary(rank))
+
+    def _obituary(self, rank: int) -> str:
+        self._processes[rank].join(GRACE)
+        code = self._processes[rank].exitcode
+        how = f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
+        return f"rank {rank}, process {self._processes[rank].pid}: {how} in the middle of a task"
+
+    def _silence(self, waiting: dict[int, Connection], timeout: Seconds | None) -> str:
+        limit = "after the others failed" if timeout is None else f"within {timeout:g} s"
+        return f"no answer from rank {', '.join(map(str, waiting))} {limit}"
+
+    def _raise(self, errors: dict[int, BaseException]) -> None:
+        alike = {(type(e), str(e)) for e in errors.values()}
+        first = errors[min(errors)]
+        if len(errors) == self.ranks and len(alike) == 1 and not isinstance(first, Incomplete):
+            raise first
+        self._fail(errors, "")
+
+    def _fail(self, errors: dict[int, BaseException], reason: str) -> None:
+        self._end()
+        accounts = [account(rank, errors[rank]) for rank in sorted(errors)]
+        blamed = culprits(errors)
+        head = [f"the others wait for rank {', '.join(map(str, blamed))}"] if blamed else []
+        raise Incomplete("; ".join([*head, *([reason] if reason else []), *accounts]))
+
+    def _end(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        self._kill()
+
+
+def _context() -> ForkServerContext:
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOAD)
+    return context
+
+
+@contextlib.contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Keep multiprocessing from importing the user's script again in every rank."""
+    import __main__
+
+    kept = {key: getattr(__main__, key, None) for key in ("__file__", "__spec__")}
+    try:
+        __main__.__file__ = __main__.__spec__ = None  # type: ignore[assignment]
+        yield
+    finally:
+        for key, value in kept.items():
+            setattr(__main__, key, value)
+
+
+def _serve(rank: int, ranks: int, pipe: Connection, timeout: Seconds) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _join(rank, ranks, pipe, timeout)
+        pipe.send(("result", None))
+    except Exception as error:
+        pipe.send(("error", _portable(error)))
+    with contextlib.suppress(EOFError, OSError):
+        while task := pipe.recv_bytes():
+            kind, value = _perform(task, rank, pipe)
+            pipe.send((kind, value))
+            if isinstance(value, Incomplete):
+                break
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    parent = mp.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _join(rank: int, ranks: int, pipe: Connection, timeout: Seconds) -> None:
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    limit = timedelta(seconds=timeout)
+    store = TCPStore("127.0.0.1", 0 if rank == 0 else pipe.recv(), ranks, rank == 0, limit, wait_for_workers=False)
+    if rank == 0:
+        pipe.send(store.port)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)
+
+
+def _perform(task: bytes, rank: int, pipe: Connection) -> tuple[str, Any]:
+    try:
+        function, args = pickle.loads(task)
+        result = function(*args)
+        if isinstance(result, Iterator):
+            for row in result:
+                if rank == 0:
+                    pipe.send(("row", row))
+            result = None
+        return "result", result
+    except Exception as error:
+        return "error", _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return the error itself where it survives pickling, else its text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
