@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import repeat
@@ -100,7 +100,7 @@ class HostLane(Lane):
         began = time.monotonic()
         receives = zip(step.receives, repeat("hear from"), repeat(dist.irecv), received, strict=False)
         sends = zip(step.sends, repeat("send to"), repeat(dist.isend), sent, strict=False)
-        running: list[tuple[Callable[[], AbstractContextManager[None]], Any]] = []
+        running: list[tuple[partial[Any], Any]] = []
         for message, action, post, tensor in (*receives, *sends):
             blame = partial(self._blaming, name, step.index, message.peer, action, began)
             with blame():

@@ -8,10 +8,13 @@ gone, and when any of them fails: what a failed rank leaves behind cannot be use
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import inspect
 import multiprocessing as mp
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +27,11 @@ from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
 GRACE: Seconds = 2.0
-_PRELOAD = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
+_preloaded = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
 
 
 class RankPool:
-    """`ranks` local processes joined in one gloo process group over the loopback interface.
+    """`ranks` local processes joined in one process group over the loopback interface.
 
     Use it as a context manager, or call `close`.
 
@@ -37,7 +40,7 @@ class RankPool:
     InvalidInput : fewer than one rank.
     """
 
-    def __init__(self, ranks: int, *, timeout: Seconds = 60.0) -> None:
+    def __init__(self, ranks: int, *, backend: str = "gloo", timeout: Seconds = 60.0) -> None:
         if ranks < 1:
             raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
         self.ranks, self.timeout = ranks, timeout
@@ -46,7 +49,7 @@ class RankPool:
         self._processes: list[ForkServerProcess] = []
         for rank in range(ranks):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, ranks, theirs, timeout), daemon=True)
+            process = context.Process(target=_serve, args=(rank, ranks, theirs, backend, timeout), daemon=True)
             with _main_module_hidden():
                 process.start()
             theirs.close()
@@ -69,7 +72,7 @@ class RankPool:
 
         Parameters
         ----------
-        function : importable by name; torch.distributed is initialised when it runs.
+        function : defined at the top level of a module; torch.distributed is initialised when it runs.
         timeout : s for the whole call; without one, the pool's own for every step still holds.
 
         Raises
@@ -125,7 +128,7 @@ class RankPool:
     def _answers(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: Seconds | None) -> Iterator[Any]:
         if not self._processes:
             raise Incomplete("the ranks are gone after an earlier failure; start a new RankPool")
-        task = pickle.dumps((function, args))
+        task = pickle.dumps((_reference(function), pickle.dumps(args)))
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.send_bytes(task)
@@ -203,10 +206,37 @@ class RankPool:
         self._kill()
 
 
+def preload(*modules: str) -> None:
+    """Load more modules in the fork server, so that ranks have them at once; before the first pool starts."""
+    _preloaded.extend(m for m in modules if m not in _preloaded)
+
+
 def _context() -> ForkServerContext:
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
+    context.set_forkserver_preload(_preloaded)
     return context
+
+
+def _reference(function: Callable[..., Any]) -> tuple[str, str, str]:
+    if "." in function.__qualname__:
+        raise InvalidInput(f"{function.__qualname__} must be a function at the top level of a module to run on ranks")
+    return function.__module__, inspect.getfile(function), function.__name__
+
+
+def _resolve(module: str, file: str, name: str) -> Callable[..., Any]:
+    """Find a function by its module's name, or, for scripts and tests outside the path, by its file."""
+    if module == "__main__":
+        module = "__mp_main__"
+    if module not in sys.modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    if module not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module, file)
+        if spec is None or spec.loader is None:
+            raise InvalidInput(f"{file} cannot be imported by the ranks; put {name} into a Python file")
+        sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[module])
+    return getattr(sys.modules[module], name)
 
 
 @contextlib.contextmanager
@@ -223,11 +253,11 @@ def _main_module_hidden() -> Iterator[None]:
             setattr(__main__, key, value)
 
 
-def _serve(rank: int, ranks: int, pipe: Connection, timeout: Seconds) -> None:
+def _serve(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Seconds) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _join(rank, ranks, pipe, timeout)
+        _join(rank, ranks, pipe, backend, timeout)
         pipe.send(("result", None))
     except Exception as error:
         pipe.send(("error", _portable(error)))
@@ -247,7 +277,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _join(rank: int, ranks: int, pipe: Connection, timeout: Seconds) -> None:
+def _join(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Seconds) -> None:
     from datetime import timedelta
 
     import torch
@@ -260,13 +290,15 @@ def _join(rank: int, ranks: int, pipe: Connection, timeout: Seconds) -> None:
     store = TCPStore("127.0.0.1", 0 if rank == 0 else pipe.recv(), ranks, rank == 0, limit, wait_for_workers=False)
     if rank == 0:
         pipe.send(store.port)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=limit)
 
 
 def _perform(task: bytes, rank: int, pipe: Connection) -> tuple[str, Any]:
     try:
-        function, args = pickle.loads(task)
-        result = function(*args)
+        reference, args = pickle.loads(task)
+        result = _resolve(*reference)(*pickle.loads(args))
         if isinstance(result, Iterator):
             for row in result:
                 if rank == 0:

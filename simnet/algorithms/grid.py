@@ -73,6 +73,19 @@ def format_grid(grid: Grid) -> str:
     return "x".join(map(str, grid))
 
 
+def parse_grid(text: str) -> Grid:
+    """Read a grid as the command line writes it: 4x4 or 2x2x4.
+
+    Raises
+    ------
+    InvalidInput : something else than whole numbers of 1 or more joined by x.
+    """
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() and int(part) >= 1 for part in parts):
+        raise InvalidInput(f"grid must be whole numbers joined by x, got {text!r}; write 4x4")
+    return tuple(int(part) for part in parts)
+
+
 def require_group(world_size: int, ranks_per_node: int | None) -> int:
     """Return the number of ranks per node, by default the divisor nearest below the square root.
 

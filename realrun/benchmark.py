@@ -1,0 +1,164 @@
+"""Measure one collective over many sizes; one record per size as soon as it is measured."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from realrun.environment import run_environment
+from realrun.executor import Checks, Executor
+from realrun.groups import channels_of
+from realrun.launch import detect
+from realrun.measure import Samples, measure
+from simnet.algorithms import registry
+from simnet.collective import Kind
+from simnet.errors import InvalidInput
+from simnet.interpreters.execute import element_bounds
+from simnet.metrics import algbw, busbw
+from simnet.results import Measurement
+from simnet.schedule import Schedule
+from simnet.units import Bytes, Seconds
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "float": torch.float32,
+    "double": torch.float64,
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+}
+NATIVE = "native"
+_PERIOD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure: an algorithm of simnet, or `native` for the backend's own all-reduce."""
+
+    algorithm: str
+    sizes: tuple[Bytes, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float"
+    iterations: int = 20
+    warmup: int = 3
+    timeout: Seconds = 60.0
+    always_check: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise InvalidInput(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.iterations < 1 or self.warmup < 0:
+            raise InvalidInput(
+                f"iterations must be 1 or more and warmup 0 or more, got {self.iterations} and {self.warmup}"
+            )
+
+
+def sweep(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Measure every size on all ranks of the default group; yields a record per size, on every rank.
+
+    Each size is run once on numbers whose result is known, and every element of every rank compared.
+    """
+    subject = _Subject(plan)
+    environment = subject.environment()
+    for size in plan.sizes:
+        count = size // DTYPES[plan.dtype].itemsize
+        wrong = subject.count_wrong(count)
+        yield {**_record(plan, subject, count, subject.measure(count)), "num_wrong": wrong, "environment": environment}
+
+
+class _Subject:
+    """A collective on this rank, ready to run on a buffer of any count."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        on_cuda = "nccl" in str(dist.get_backend())
+        self.device = torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")
+        self.control = channels_of(None, plan.timeout).control
+        self.hosts: list[str] = [""] * self.world_size
+        dist.all_gather_object(self.hosts, socket.gethostname(), group=self.control)
+        native = plan.algorithm == NATIVE
+        self._schedule = registry.build("ring" if native else plan.algorithm, self.world_size, **plan.options)
+        checks: Checks = "always" if plan.always_check else "first"
+        self._executor = None if native else Executor(self._schedule, timeout=plan.timeout, checks=checks)
+
+    @property
+    def kind(self) -> Kind:
+        """The collective that is measured."""
+        return self._schedule.collective.kind
+
+    def environment(self) -> dict[str, Any]:
+        """Fingerprint of this host and of the run."""
+        launch = detect()
+        launcher = launch.launcher if launch else "local ranks"
+        return run_environment(self.hosts, backend=str(dist.get_backend()), device=str(self.device), launcher=launcher)
+
+    def run(self, tensor: torch.Tensor) -> None:
+        """Run it once, in place."""
+        if self._executor is None:
+            dist.all_reduce(tensor)
+        else:
+            self._executor.run(tensor).wait()
+
+    def count_wrong(self, count: int) -> int:
+        """Elements, over all ranks, that differ from the known result."""
+        dtype = DTYPES[self.plan.dtype]
+        tensor = torch.from_numpy(pattern(self.rank, count)).to(dtype).to(self.device)
+        self.run(tensor)
+        expected, wanted = expectation(self._schedule, self.rank, count)
+        found = tensor.cpu().to(torch.int64).numpy()
+        wrong = torch.tensor([int(np.count_nonzero((found != expected) & wanted))])
+        dist.all_reduce(wrong, group=self.control)
+        return int(wrong.item())
+
+    def measure(self, count: int) -> Samples:
+        """Samples on zeros, which stay zeros however often they are summed."""
+        tensor = torch.zeros(count, dtype=DTYPES[self.plan.dtype], device=self.device)
+        return measure(
+            partial(self.run, tensor), iterations=self.plan.iterations, warmup=self.plan.warmup, group=self.control,
+            synchronize=torch.cuda.synchronize if self.device.type == "cuda" else _nothing,
+        )  # fmt: skip
+
+
+def pattern(rank: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Whole numbers 0 to 4, shape (count,), other ones for every rank: their sums are exact in 16 bits to 50 ranks."""
+    return (np.arange(count, dtype=np.int64) * 3 + rank * 7 + 1) % _PERIOD
+
+
+def expectation(schedule: Schedule, rank: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """What `rank` must hold after the schedule ran on `pattern`, and where it is defined, each (count,)."""
+    n, chunks, collective = schedule.world_size, schedule.num_chunks, schedule.collective
+    bounds = element_bounds(schedule, count)[: chunks + 1]
+    wanted = np.repeat(collective.wants(n, chunks)[rank], np.diff(bounds))
+    if collective.reduces:
+        return np.sum([pattern(r, count) for r in range(n)], axis=0), wanted
+    ranks, origins = (column[rank] for column in collective.origin(n, chunks))
+    parts = [pattern(r, count)[bounds[c] : bounds[c + 1]] for r, c in zip(ranks, origins, strict=True)]
+    return np.concatenate(parts), wanted
+
+
+def _nothing() -> None:
+    """Nothing to wait for on a CPU."""
+
+
+def _record(plan: Plan, subject: _Subject, count: int, samples: Samples) -> dict[str, Any]:
+    size, time = count * DTYPES[plan.dtype].itemsize, samples.quantile(0.5)
+    row = Measurement(
+        collective=subject.kind.value, size_bytes=size, time_s=time, ranks=subject.world_size,
+        algorithm=plan.algorithm, cluster=subject.hosts[0], nodes=len(set(subject.hosts)), count=count,
+        dtype=plan.dtype, algbw_bytes_per_s=algbw(size, time),
+        busbw_bytes_per_s=busbw(subject.kind, subject.world_size, size, time),
+        samples_s=tuple(samples.times.tolist()), in_place=True,
+    )  # fmt: skip
+    spread = {"min_s": samples.quantile(0.0), "p50_s": time, "p95_s": samples.quantile(0.95)}
+    ranks = {"rank_samples_s": samples.duration.T.tolist(), "late_s": samples.median_lateness.tolist()}
+    return {**asdict(row), "options": dict(plan.options), **spread, **ranks, "straggler": samples.straggler}

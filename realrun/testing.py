@@ -1,0 +1,38 @@
+"""Test your own collectives on local ranks; enable it with `pytest_plugins = ["realrun.testing"]`.
+
+```python
+def double(count):
+    tensor = torch.ones(count)
+    realrun.all_reduce(tensor, algorithm="ring")
+    return tensor.sum().item()
+
+
+def test_two_ranks_double(rank_pool):
+    assert rank_pool(2).run(double, 5) == [10.0, 10.0]
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from realrun.ranks import RankPool, preload
+
+
+@pytest.fixture(scope="session")
+def rank_pool() -> Iterator[Callable[[int], RankPool]]:
+    """Local ranks by world size, started once and kept for the session; a pool that failed is replaced."""
+    pytest.importorskip("torch")
+    preload("pytest")
+    pools: dict[int, RankPool] = {}
+
+    def of(ranks: int) -> RankPool:
+        if ranks not in pools or not pools[ranks].alive:
+            pools[ranks] = RankPool(ranks, timeout=30.0)
+        return pools[ranks]
+
+    yield of
+    for pool in pools.values():
+        pool.close()
