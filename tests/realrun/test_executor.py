@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 from realrun.executor import Executor
 from simnet.algorithms import registry
-from simnet.errors import InvalidInput
+from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters.execute import element_bounds, execute
 from simnet.schedule import Schedule
 
@@ -22,7 +23,9 @@ COUNTS = (0, 1, 3, 7, 8, 9, 1_000)
 def variants(world_size: int) -> Iterator[tuple[str, dict]]:
     for name, algorithm in registry.algorithms().items():
         for options in algorithm.variants(world_size):
-            yield name, dict(options)
+            with contextlib.suppress(Unsupported):
+                registry.build(name, world_size, **options)
+                yield name, dict(options)
 
 
 def inputs(world_size: int, count: int) -> np.ndarray:
