@@ -71,7 +71,6 @@ def on_groups(
     world_size: int,
     num_chunks: int,
     first_chunk: npt.ArrayLike = 0,
-    scale: int = 1,
 ) -> Phase:
     """Run a part on every group of ranks at once, as one phase of a larger schedule.
 
@@ -81,7 +80,6 @@ def on_groups(
         in several groups when these work on different chunks.
     num_chunks : chunks of the larger schedule.
     first_chunk : where each group's chunks begin in it, shape () or (num_groups,).
-    scale : every chunk of the part becomes this many chunks.
 
     Raises
     ------
@@ -93,7 +91,6 @@ def on_groups(
     first = np.broadcast_to(np.asarray(first_chunk, np.int64), members.shape[:1])
 
     def spread(step: Step) -> Step:
-        step = _scaled(step, scale)
         source, target = ((first[:, None] + chunk).reshape(-1) for chunk in (step.src_chunk, step.dst_chunk))
         count, op, channel = (np.tile(column, len(first)) for column in (step.count, step.op, step.channel))
         return Step(
@@ -102,12 +99,17 @@ def on_groups(
 
     def items() -> Iterator[Item]:
         for item in part.items():
-            if isinstance(item, Repeat) and (first % (item.period * scale)).any():
+            if isinstance(item, Repeat) and (first % item.period).any():
                 yield from (spread(item.at(k)) for k in range(item.times))
             else:
-                yield _map_item(item, spread, scale)
+                yield _map_item(item, spread, 1)
 
     return Phase(world_size, num_chunks, items, part.num_channels)
+
+
+def join(steps: Sequence[Step]) -> Step:
+    """Return one step with the rows of all, in that order; every payload is still read before any write."""
+    return Step(*(np.concatenate([getattr(step, column.name) for step in steps]) for column in fields(Step)))
 
 
 def channels(*parts: Part, name: str, collective: Collective) -> Schedule:
@@ -173,7 +175,7 @@ def pipeline(schedule: Schedule, segments: int, *, every: int = 1) -> Schedule:
         window: deque[Step] = deque(maxlen=every * (segments - 1) + 1)
         for step in chain(schedule.expand(), repeat(_NOTHING, every * (segments - 1))):
             window.append(step)
-            joined = _joined([_shifted(s, i * chunks, 0) for i, s in enumerate(list(window)[::-every])])
+            joined = join([_shifted(s, i * chunks, 0) for i, s in enumerate(list(window)[::-every])])
             if len(joined):
                 yield joined
 
@@ -206,10 +208,6 @@ def _shifted(step: Step, chunks: int, channel: int) -> Step:
     return replace(
         step, src_chunk=step.src_chunk + chunks, dst_chunk=step.dst_chunk + chunks, channel=step.channel + channel
     )
-
-
-def _joined(steps: Sequence[Step]) -> Step:
-    return Step(*(np.concatenate([getattr(step, column.name) for step in steps]) for column in fields(Step)))
 
 
 def _map_item(item: Item, change: Callable[[Step], Step], scale: int) -> Item:
@@ -247,6 +245,6 @@ def _rest(run: Repeat, done: int) -> Repeat:
 def _merged(runs: Sequence[Repeat], times: int) -> Iterator[Item]:
     moves: set[tuple[int, int]] = {(run.chunk_shift, run.period) for run in runs}
     if times > 1 and len(moves) == 1:
-        yield Repeat(_joined([run.step for run in runs]), times, *moves.pop())
+        yield Repeat(join([run.step for run in runs]), times, *moves.pop())
     else:
-        yield from (_joined([run.at(k) for run in runs]) for k in range(times))
+        yield from (join([run.at(k) for run in runs]) for k in range(times))

@@ -27,7 +27,7 @@ def direct(world_size: int) -> Schedule:
 
     2(n-1) messages of S/n bytes per rank. Above 2,048 ranks each step is cut into blocks of partners.
 
-    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005 (direct exchange).
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005.
     """
 
     def items() -> Iterator[Item]:
@@ -39,7 +39,10 @@ def direct(world_size: int) -> Schedule:
 
 @algorithm(Kind.REDUCE_SCATTER, traffic=_once)
 def direct_reduce_scatter(world_size: int) -> Schedule:
-    """Reduce-scatter in one step: n-1 messages of S/n bytes per rank; in blocks above 2,048 ranks."""
+    """Reduce-scatter in one step: n-1 messages of S/n bytes per rank; in blocks above 2,048 ranks.
+
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005.
+    """
 
     def items() -> Iterator[Item]:
         return (_scatter(world_size, far) for far in offsets(world_size))
@@ -49,7 +52,10 @@ def direct_reduce_scatter(world_size: int) -> Schedule:
 
 @algorithm(Kind.ALL_GATHER, traffic=_once)
 def direct_all_gather(world_size: int) -> Schedule:
-    """All-gather in one step: n-1 messages of S/n bytes per rank; in blocks above 2,048 ranks."""
+    """All-gather in one step: n-1 messages of S/n bytes per rank; in blocks above 2,048 ranks.
+
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005.
+    """
 
     def items() -> Iterator[Item]:
         return (_gather(world_size, far) for far in offsets(world_size))

@@ -45,21 +45,26 @@ def halving_doubling(world_size: int) -> Schedule:
     log, extra = power.bit_length() - 1, world_size - power
     folded = np.arange(0, 2 * extra, 2)
 
-    def exchange(level: int, op: Op) -> Step:
-        virtual = np.arange(power)
-        span = power >> level + 1
-        partner = virtual ^ 1 << level
-        owner = partner if op == Op.REDUCE else virtual
-        bits = owner[:, None] >> np.arange(level + 1) & 1
-        first = bits @ (power >> np.arange(level + 1) + 1)
-        return Step.columns(members, members[partner], first, count=span, op=op)
-
     def items() -> Iterator[Item]:
         if extra:
             yield Step.columns(folded, folded + 1, 0, count=power, op=Op.REDUCE)
-        yield from (exchange(level, Op.REDUCE) for level in range(log))
-        yield from (exchange(level, Op.COPY) for level in reversed(range(log)))
+        yield from (exchange(members, power, level, Op.REDUCE) for level in range(log))
+        yield from (exchange(members, power, level, Op.COPY) for level in reversed(range(log)))
         if extra:
             yield Step.columns(folded + 1, folded, 0, count=power, op=Op.COPY)
 
     return Schedule("halving_doubling", Collective(Kind.ALL_REDUCE), world_size, power, items)
+
+
+def position(place: IntArray, num_chunks: int, level: int) -> IntArray:
+    """First chunk of the range a rank keeps after exchanges 0 to level, given its place among its partners."""
+    bits = place[:, None] >> np.arange(level + 1) & 1
+    return bits @ (num_chunks >> np.arange(level + 1) + 1)
+
+
+def exchange(members: IntArray, num_chunks: int, level: int, op: Op) -> Step:
+    """Every member swaps with the one 2**level places away: what it gives up (REDUCE), or what it has (COPY)."""
+    place = np.arange(len(members))
+    partner = place ^ 1 << level
+    first = position(partner if op == Op.REDUCE else place, num_chunks, level)
+    return Step.columns(members, members[partner], first, count=num_chunks >> level + 1, op=op)

@@ -10,18 +10,16 @@ from simnet.algorithms.binomial_tree import binomial_tree_broadcast, binomial_tr
 from simnet.algorithms.grid import divisors, require_group
 from simnet.algorithms.registry import Options, Traffic, algorithm, find
 from simnet.collective import Collective, Kind
-from simnet.combine import Phase, on_groups, then
+from simnet.combine import Phase, on_groups, refine, then
 from simnet.errors import InvalidInput
 from simnet.schedule import Schedule
-
-BETWEEN = ("ring", "halving_doubling")
 
 
 def _require_leaders(size: int, leaders: int, between: str) -> None:
     if not 1 <= leaders <= size:
         raise InvalidInput(f"leaders must be 1 to the {size} ranks of a node, got {leaders}")
-    if between not in BETWEEN:
-        raise InvalidInput(f"between must be {' or '.join(BETWEEN)}, got {between!r}")
+    if between not in ("ring", "halving_doubling"):
+        raise InvalidInput(f"between must be ring or halving_doubling, got {between!r}")
 
 
 def _variants(world_size: int) -> Iterable[Options]:
@@ -40,8 +38,8 @@ def _traffic(world_size: int, ranks_per_node: int | None = None, leaders: int = 
     inside = up.any(axis=1).sum(axis=1) + down.any(axis=1).sum(axis=1)
     share = (up.sum(axis=(1, 2)) + down.sum(axis=(1, 2))) / leaders
     other, leads = find(between).traffic(nodes), np.arange(size) < leaders
-    messages = inside + leads * np.broadcast_to(other.messages, nodes)[:, None]
-    share = share + leads * np.broadcast_to(other.share, nodes)[:, None] / leaders
+    messages = inside + np.outer(other.messages * np.ones(nodes, int), leads)
+    share = share + np.outer(other.share * np.ones(nodes), leads / leaders)
     return Traffic(messages.reshape(-1), share.reshape(-1))
 
 
@@ -73,10 +71,8 @@ def hierarchical(
     first = np.arange(leaders) * inner.num_chunks
 
     def inside(tree: Schedule) -> Phase:
-        starts = first.repeat(nodes)
-        return on_groups(
-            tree, rooted, world_size=world_size, num_chunks=chunks, first_chunk=starts, scale=inner.num_chunks
-        )
+        wide = refine(tree, inner.num_chunks)
+        return on_groups(wide, rooted, world_size=world_size, num_chunks=chunks, first_chunk=first.repeat(nodes))
 
     return then(
         inside(binomial_tree_reduce(size)),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from simnet.algorithms.registry import algorithms, build
-from simnet.errors import InvalidInput
+from simnet.algorithms.trees import complement, in_order_parents
+from simnet.errors import InvalidInput, Unsupported
 from simnet.schedule import Repeat, Schedule
 from simnet.verification import sent, variants
 
@@ -64,3 +65,64 @@ def test_shapes_that_do_not_fit_are_refused_with_advice(
 ) -> None:
     with pytest.raises(InvalidInput, match=advice):
         build(name, ranks, **options)
+
+
+def test_ring_in_two_directions_uses_both_neighbours_in_every_step() -> None:
+    for step in build("bidirectional_ring", 8).expand():
+        assert set(((step.dst - step.src) % 8).tolist()) == {1, 7}
+
+
+@pytest.mark.parametrize("name", ["torus2d_concurrent", "bucket"])
+def test_square_tori_carry_one_message_per_link_and_step(name: str) -> None:
+    for step in build(name, 25, grid=(5, 5)).expand():
+        assert len(np.unique(np.stack([step.src, step.dst]), axis=1).T) == len(step)
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 6, 7, 12, 31, 64, 100, 1000])
+def test_double_binary_tree_sends_and_receives_one_message_per_rank_and_step(world_size: int) -> None:
+    for step in build("double_binary_tree", world_size, segments=9).expand():
+        assert len(np.unique(step.src)) == len(np.unique(step.dst)) == len(step)
+
+
+@pytest.mark.parametrize("world_size", [2, 8, 13, 64, 99])
+def test_no_rank_but_one_is_inner_in_both_trees(world_size: int) -> None:
+    parents = in_order_parents(world_size)
+    inner = np.isin(np.arange(world_size), parents)
+    assert (inner & inner[complement(world_size)]).sum() == world_size % 2
+
+
+def test_swing_partners_are_one_one_three_and_five_away() -> None:
+    steps = list(build("swing", 16).expand())[:4]
+    assert [int((step.dst - step.src)[0]) % 16 for step in steps] == [1, 15, 3, 11]
+
+
+def test_goyal_talks_between_servers_through_first_ranks_only() -> None:
+    for step in build("goyal", 24, ranks_per_node=8).expand():
+        between = step.src // 8 != step.dst // 8
+        assert not (step.src[between] % 8).any()
+
+
+def test_one_step_forms_come_in_blocks_above_2048_ranks() -> None:
+    assert len(list(build("direct", 2048).steps())) == 2
+    assert all(len(step) <= 2048 * 2048 for step in build("direct_all_to_all", 3000).expand())
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("swing", "try bucket, ring or halving_doubling"),
+        ("recursive_doubling_all_gather", "try bruck_all_gather"),
+        ("recursive_halving_reduce_scatter", "try ring_reduce_scatter"),
+    ],
+)
+def test_world_sizes_that_are_not_admitted_are_refused_with_the_alternatives(name: str, advice: str) -> None:
+    with pytest.raises(Unsupported, match=advice):
+        build(name, 6)
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_every_algorithm_says_what_it_does_and_what_it_costs(name: str) -> None:
+    one = algorithms()[name]
+    assert one.summary
+    assert "Source:" in str(one.build.__doc__), "cite the paper"
+    assert one.traffic(4).messages is not None
