@@ -22,14 +22,40 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When the last rank finishes, s, shape () or (batch,); `exact` is never silently false."""
+    """When the last rank finishes, s, shape () or (batch,); `exact` is never silently false.
+
+    finish : when each rank does, s, shape (world_size,) or (batch, world_size)
+    """
 
     time: npt.NDArray[np.float64] | Seconds
-    exact: bool
+    exact: npt.NDArray[np.bool_] | bool
     engine: str
     reason: str = ""
     bracket: Bracket | None = None
     finish: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What happened when: one entry per message in order of its end, each column (num_messages,).
+
+    start, wire, end : when both ends were ready, when the first byte was on the wire, when all was over, s
+    step : position in the unrolled schedule; job : which of several schedules
+    """
+
+    world_size: int
+    job: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+    src: npt.NDArray[np.int64]
+    dst: npt.NDArray[np.int64]
+    channel: npt.NDArray[np.int64]
+    num_bytes: npt.NDArray[np.int64]
+    start: npt.NDArray[np.float64]
+    wire: npt.NDArray[np.float64]
+    end: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.start)
 
 
 @dataclass(frozen=True, slots=True)

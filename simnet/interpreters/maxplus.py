@@ -1,0 +1,54 @@
+"""Advance the clocks of all lanes by a stage: a message starts when both its lanes are there.
+
+In (max, +) algebra a step is a sparse matrix; what is done here is the product with a vector of clocks.
+
+Source: Baccelli, Cohen, Olsder & Quadrat, Synchronization and Linearity, 1992, chapter 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simnet.interpreters.stages import Price, Stage
+from simnet.paths import FloatArray
+from simnet.schedule import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Which messages each lane takes part in: those of lanes[i] are order[starts[i] : starts[i + 1]]."""
+
+    lanes: IntArray
+    order: IntArray
+    starts: IntArray
+
+    @classmethod
+    def of(cls, stage: Stage) -> Touch:
+        """Sort the ends of the messages by lane; end m of 2m is source of m, end num_messages + m its destination."""
+        ends = np.concatenate([stage.src_lane, stage.dst_lane])
+        order = np.argsort(ends, kind="stable")
+        starts = np.flatnonzero(np.concatenate([[True], ends[order][1:] != ends[order][:-1]]))
+        return cls(ends[order][starts], order, starts)
+
+
+def begin(stage: Stage, price: Price, clock: FloatArray) -> FloatArray:
+    """When each message starts, s, (num_messages, batch)."""
+    src, dst = clock[stage.src_lane], clock[stage.dst_lane]
+    if price.offset is not None:
+        src = src + price.offset
+    return np.maximum(src, dst) if price.eager is None else np.where(price.eager, src, np.maximum(src, dst))
+
+
+def finish(stage: Stage, price: Price, clock: FloatArray, start: FloatArray, touch: Touch) -> None:
+    """Move the clocks of all lanes that take part to the end of their messages, in place."""
+    over = start + price.cost
+    if price.eager is None:
+        ends = over[touch.order % len(over)]
+    else:
+        arrived = start + (price.cost - price.gamma)
+        added = np.maximum(arrived, np.where(np.isfinite(price.cost), clock[stage.dst_lane], -np.inf)) + price.gamma
+        ends = np.concatenate([np.where(price.eager, arrived, over), np.where(price.eager, added, over)])[touch.order]
+    last = np.maximum.reduceat(ends, touch.starts, axis=0)
+    clock[touch.lanes] = np.maximum(clock[touch.lanes], last)

@@ -1,0 +1,260 @@
+"""One item of a schedule, made ready for timing: who meets whom, over what, at which cost.
+
+A `Repeat` is made ready once; its repetitions differ only in which messages carry one element more.
+Clocks are arrays (lanes, batch); a lane is a rank on a channel, number rank * num_channels + channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from simnet.costs.model import CostModel
+from simnet.interpreters.contention import crowd
+from simnet.interpreters.messages import BoolArray, Messages, Sizes, messages, pattern, reduced
+from simnet.interpreters.network import Incidence, shares
+from simnet.paths import FloatArray, Paths, Routes, bottleneck
+from simnet.schedule import IntArray, Item, Repeat, Schedule, Step
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDraws:
+    """Links whose parameters differ from draw to draw, each (batch, num_links).
+
+    latency in s, bandwidth in bytes/s; links are numbered as `Paths.link_bandwidth` numbers them.
+    """
+
+    latency: FloatArray
+    bandwidth: FloatArray
+
+    def block(self, columns: slice) -> LinkDraws:
+        """Return some of the draws."""
+        return LinkDraws(self.latency[columns], self.bandwidth[columns])
+
+
+class Sharing(Enum):
+    """What a message gets of a contended link."""
+
+    FAIR = "its max-min share among the messages of its step"
+    ALONE = "all of it, as if alone: no message is ever faster"
+    CROWDED = "its share among all that could ever be there: no message is ever slower"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same through a schedule: paths, costs, sizes."""
+
+    schedule: Schedule
+    paths: Paths
+    cost: CostModel
+    sizes: Sizes
+    itemsize: int
+    gamma: FloatArray
+    contended: BoolArray
+    draws: LinkDraws | None = None
+    ranks: IntArray | None = None
+    sharing: Sharing = Sharing.FAIR
+
+    def routes(self, src: IntArray, dst: IntArray) -> Routes:
+        """Links between ranks of the schedule."""
+        return self.paths.routes(self._place(src), self._place(dst))
+
+    def _place(self, rank: IntArray) -> IntArray:
+        return rank if self.ranks is None else self.ranks[rank]
+
+    @cached_property
+    def bandwidth(self) -> FloatArray:
+        """Bandwidth of every link, bytes/s, (num_links, batch or 1)."""
+        table = self.paths.link_bandwidth if self.draws is None else self.draws.bandwidth
+        return np.ascontiguousarray(table.reshape(-1, table.shape[-1]).T)
+
+    @cached_property
+    def reverses(self) -> bool:
+        """Whether anything flows back."""
+        return flows_back(self.cost)
+
+    @cached_property
+    def crowd(self) -> IntArray:
+        """Most messages that can ever be on each link at once, (num_links,)."""
+        return crowd(self.schedule, self.paths, reverse=self.reverses)
+
+    def alone(self, found: Messages) -> tuple[FloatArray, FloatArray]:
+        """Latency, s, and narrowest link, bytes/s, of each message's path, each (num_messages, batch or 1)."""
+        if self.draws is None:
+            src, dst = self._place(found.src), self._place(found.dst)
+            return self.paths.latency(src, dst)[:, None], bottleneck(self.paths, src, dst)[:, None]
+        routes = self.routes(found.src, found.dst)
+        first = routes.first[:-1]
+        latency = np.add.reduceat(self.draws.latency[:, routes.links].T, first, axis=0)
+        return latency, np.minimum.reduceat(self.bandwidth[routes.links], first, axis=0)
+
+
+def flows_back(cost: CostModel) -> bool:
+    """Whether a cost model loads the way back."""
+    return bool(np.any(cost.reverse_bytes(np.array([1.0, 1e6])) > 0))
+
+
+def may_be_eager(cost: CostModel) -> bool:
+    """Whether some messages start before their receiver is ready."""
+    return bool(np.any(cost.eager(np.array([1, 1024]))))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Messages of a stage at given sizes, each (num_messages, batch or 1); nothing is sent where cost is -inf."""
+
+    delay: FloatArray
+    wire: FloatArray
+    gamma: FloatArray
+    cost: FloatArray
+    wire_bytes: FloatArray
+    cap: FloatArray
+    num_bytes: IntArray
+    offset: FloatArray | None
+    eager: BoolArray | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step, or a step repeated, with its messages and paths."""
+
+    setting: Setting
+    item: Item
+    step: Step
+    times: int
+    found: Messages
+    latency: FloatArray
+    bottleneck: FloatArray
+    loads: Incidence
+
+    @classmethod
+    def of(cls, item: Item, setting: Setting) -> Stage:
+        """Make an item ready."""
+        step, times = pattern(item)
+        found = messages(step, setting.schedule)
+        latency, narrowest = setting.alone(found)
+        return cls(setting, item, step, times, found, latency, narrowest, loads(found, setting))
+
+    @cached_property
+    def src_lane(self) -> IntArray:
+        """Lane each message leaves, (num_messages,)."""
+        return self._lane(self.found.src)
+
+    @cached_property
+    def dst_lane(self) -> IntArray:
+        """Lane each message enters, (num_messages,)."""
+        return self._lane(self.found.dst)
+
+    def _lane(self, rank: IntArray) -> IntArray:
+        channels = self.setting.schedule.num_channels
+        return rank if channels == 1 else rank * channels + self.found.channel
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether all repetitions carry the same sizes."""
+        return self.times == 1 or self.setting.sizes.even
+
+    def prices(self) -> Iterator[Price]:
+        """Price of each repetition, in order."""
+        if self.constant:
+            price = self.price(self.step)
+            for _ in range(self.times):
+                yield price
+        elif isinstance(self.item, Repeat):
+            for k in range(self.times):
+                yield self.price(self.item.at(k))
+
+    def price(self, step: Step) -> Price:
+        """Price of the messages when they carry what this step says."""
+        setting = self.setting
+        elements = setting.sizes.elements(step)
+        return self.price_of(elements, np.where(reduced(step)[:, None], elements, 0))
+
+    def price_of(self, elements: IntArray, added: IntArray) -> Price:
+        """Price of given elements per transfer, of which some are added, each (num_transfers, batch)."""
+        setting, model = self.setting, self.setting.cost
+        num_bytes = self.found.total(elements) * setting.itemsize
+        sent = num_bytes > 0
+        delay = model.delay(num_bytes, self.latency)
+        wire_bytes = model.wire_bytes(num_bytes)
+        cap = np.minimum(model.flow_cap(num_bytes, self.bottleneck), self.bottleneck)
+        rate = self._rate(num_bytes, wire_bytes, cap)
+        gamma = self.found.total(added) * setting.itemsize * setting.gamma[self.found.dst][:, None]
+        wire = wire_bytes / rate
+        cost = np.where(sent, delay + wire + gamma, -np.inf)
+        offset, eager = self._offsets(num_bytes, sent), self._eager(num_bytes, sent)
+        return Price(delay, wire, gamma, cost, wire_bytes, cap, num_bytes, offset, eager)
+
+    def _rate(self, num_bytes: IntArray, wire_bytes: FloatArray, cap: FloatArray) -> FloatArray:
+        setting = self.setting
+        match setting.sharing:
+            case Sharing.FAIR:
+                return shares(self.weighted(num_bytes, wire_bytes), setting.bandwidth, cap)
+            case Sharing.ALONE:
+                return cap
+            case Sharing.CROWDED:
+                least = setting.bandwidth[self.loads.link] / setting.crowd[self.loads.link][:, None]
+                return least_of(self.loads.flow, least, cap)
+
+    def weighted(self, num_bytes: IntArray, wire_bytes: FloatArray) -> Incidence:
+        """Contended links each message loads, with the bytes on it per byte on the wire."""
+        if not self.setting.reverses or len(self.loads.flow) == 0:
+            return self.loads
+        back = self.setting.cost.reverse_bytes(num_bytes) / np.maximum(wire_bytes, 1)
+        weight = np.where(self.loads.weight < 0, back[self.loads.flow], 1.0)
+        return Incidence(self.loads.flow, self.loads.link, weight, self.loads.num_flows)
+
+    def _offsets(self, num_bytes: IntArray, sent: BoolArray) -> FloatArray | None:
+        """How long after its lane's start each message is issued, s; None where at once."""
+        lanes = self.src_lane
+        if len(lanes) == 0 or int(np.bincount(lanes).max()) == 1:
+            return None
+        busy = np.where(sent, self.setting.cost.occupy(num_bytes), 0.0)
+        if not busy.any():
+            return None
+        order = np.argsort(lanes, kind="stable")
+        before = np.cumsum(busy[order], axis=0) - busy[order]
+        starts = np.flatnonzero(np.concatenate([[True], lanes[order][1:] != lanes[order][:-1]]))
+        length = np.diff(np.concatenate([starts, [len(lanes)]]))
+        offset = np.empty_like(busy)
+        offset[order] = before - np.repeat(before[starts], length, axis=0)
+        return offset
+
+    def _eager(self, num_bytes: IntArray, sent: BoolArray) -> BoolArray | None:
+        eager = self.setting.cost.eager(num_bytes) & sent
+        return eager if eager.any() else None
+
+
+def least_of(flow: IntArray, values: FloatArray, cap: FloatArray) -> FloatArray:
+    """Least of a flow's cap and its values, (num_flows, batch)."""
+    least = np.broadcast_to(cap, np.broadcast_shapes(cap.shape, (1, values.shape[1]))).copy()
+    np.minimum.at(least, flow, values)
+    return least
+
+
+def loads(found: Messages, setting: Setting) -> Incidence:
+    """Contended links each message loads; entries of acknowledgements have weight -1 until they are priced."""
+    if not setting.contended.any() or len(found) == 0:
+        empty = np.zeros(0, np.int64)
+        return Incidence(empty, empty, np.zeros((0, 1)), len(found))
+    parts = [_entries(setting.routes(found.src, found.dst), 1.0)]
+    if setting.reverses:
+        parts.append(_entries(setting.routes(found.dst, found.src), -1.0))
+    flow, link, weight = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return Incidence(flow, link, weight, len(found)).only(setting.contended)
+
+
+def _entries(routes: Routes, weight: float) -> tuple[IntArray, IntArray, FloatArray]:
+    flow = np.repeat(np.arange(len(routes.first) - 1), np.diff(routes.first))
+    return flow, routes.links, np.full((len(flow), 1), weight)
+
+
+def stages(setting: Setting) -> Iterator[Stage]:
+    """Make the items of a schedule ready, one after the other; empty steps are left out."""
+    for item in setting.schedule.steps():
+        if len(pattern(item)[0]):
+            yield Stage.of(item, setting)
