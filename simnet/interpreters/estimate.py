@@ -18,6 +18,7 @@ from simnet.interpreters.contention import Group, Widths, contended_links
 from simnet.interpreters.lockstep import Lockstep
 from simnet.interpreters.maxplus import Touch, begin, finish
 from simnet.interpreters.messages import BoolArray, Sizes, element_counts
+from simnet.interpreters.network import INSTANT
 from simnet.interpreters.stages import LinkDraws, Setting, Sharing, flows_back, may_be_eager, stages
 from simnet.paths import FloatArray, Paths
 from simnet.results import Bracket, Estimate
@@ -140,7 +141,7 @@ def _bracket(setting: Setting, request: _Request, finished: FloatArray, exact: B
         crowded, _ = _run(replace(setting, sharing=Sharing.CROWDED), request.starts)
         low = np.where(sound, low, alone.max(axis=0))
         high = np.where(sound, high, crowded.max(axis=0))
-    low, high = np.where(exact, time, low), np.where(exact, time, high)
+    low, high = np.where(exact, time, low * (1 - INSTANT)), np.where(exact, time, high * (1 + INSTANT))
     return Bracket(low, high) if request.axis else Bracket(float(low[0]), float(high[0]))
 
 

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simnet.algorithms.registry import build
+from simnet.collective import Collective, Kind
+from simnet.costs.alpha_beta import AlphaBeta
+from simnet.errors import InvalidInput, Unsupported
+from simnet.fabric import Fabric, Link
+from simnet.interpreters import closed_form
+from simnet.interpreters.engine import run
+from simnet.interpreters.estimate import estimate
+from simnet.interpreters.simulate import simulate
+from simnet.paths import FabricPaths, UniformPaths
+from simnet.placement import Placement
+from simnet.schedule import Op, Schedule, Step, Transfer
+
+US = 1e-6
+COUNT = 12_800_000
+COST = AlphaBeta()
+
+
+def _uniform(n: int) -> UniformPaths:
+    return UniformPaths(n, 1 * US, 12.5e9)
+
+
+def nodes(num_nodes: int, per_node: int, *, nic: float = 25e9) -> FabricPaths:
+    """Devices with 48.5 GB/s to each other inside a node, and one NIC link per node and direction."""
+    links = []
+    for node in range(num_nodes):
+        devices = [f"d{node}.{i}" for i in range(per_node)]
+        links += [Link(a, b, 1.9 * US, 48.5e9) for a in devices for b in devices if a != b]
+        links += [Link(d, f"host{node}", 0.0, 1e3 * nic) for d in devices]
+        links += [Link(f"host{node}", d, 0.0, 1e3 * nic) for d in devices]
+        links += [
+            Link(f"host{node}", "switch", 2.54 * US, nic),
+            Link("switch", f"host{node}", 0.0, nic),
+        ]
+    fabric = Fabric(links)
+    return FabricPaths(fabric, Placement(tuple(f"d{n}.{i}" for n in range(num_nodes) for i in range(per_node))))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "ranks", "wanted_us"),
+    [
+        ("ring", {}, 1024, 10_230.000),
+        ("ring", {}, 16, 7_710.000),
+        ("torus2d", {"grid": (64, 34)}, 2176, 8_380.249),
+        ("torus2d", {"grid": (16, 16)}, 256, 8_220.000),
+    ],
+)
+def test_estimate_gives_the_figures_of_idle_equal_links(
+    algorithm: str, options: dict[str, tuple[int, int]], ranks: int, wanted_us: float
+) -> None:
+    timed = estimate(build(algorithm, ranks, **options), COUNT, _uniform(ranks), COST)
+    assert timed.exact
+    assert timed.time / US == pytest.approx(wanted_us, rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 4, 16, 32])
+def test_estimate_equals_the_closed_forms(n: int) -> None:
+    alpha, beta, gamma, size = 1 * US, 1 / 12.5e9, 1e-11, 4 * 3 * 2**10 * n
+    for name in ("ring", "recursive_doubling", "halving_doubling"):
+        timed = estimate(build(name, n), size // 4, _uniform(n), COST, gamma=gamma)
+        assert timed.time == pytest.approx(getattr(closed_form, name)(n, size, alpha, beta, gamma), rel=1e-12)
+    timed = estimate(build("torus2d", n, grid=(n // 2, 2)), size // 4, _uniform(n), COST, gamma=gamma)
+    assert timed.time == pytest.approx(closed_form.torus2d((n // 2, 2), size, alpha, beta, gamma), rel=1e-12)
+
+
+def test_a_batch_of_sizes_and_starts_is_each_of_them_alone() -> None:
+    rng = np.random.default_rng(1)
+    schedule, paths = build("torus2d", 12, grid=(4, 3)), _uniform(12)
+    counts = np.array([0, 1, 7, 12, 1000, 123_456])
+    starts = rng.uniform(0, 1e-4, (6, 12))
+    together = estimate(schedule, counts, paths, COST, starts=starts, gamma=1e-11)
+    for i, count in enumerate(counts.tolist()):
+        alone = estimate(schedule, count, paths, COST, starts=starts[i], gamma=1e-11)
+        np.testing.assert_array_equal(np.asarray(together.finish)[i], alone.finish)
+
+
+def test_lockstep_makes_a_shared_nic_exact() -> None:
+    schedule, paths = build("torus2d", 16, grid=(4, 4)), nodes(4, 4)
+    timed = estimate(schedule, 16 * 1000, paths, COST)
+    assert timed.exact
+    assert timed.time == pytest.approx(float(simulate(schedule, 16 * 1000, paths, COST).time), rel=1e-12)
+    rows = 2 * 3 * (1.9 * US + 16_000 / 48.5e9)
+    columns = 2 * 3 * (2.54 * US + 4_000 / (25e9 / 4))
+    assert timed.time == pytest.approx(rows + columns, rel=1e-12)
+
+
+def test_estimate_refuses_ranks_out_of_step_and_names_simulate() -> None:
+    schedule, paths = build("torus2d", 16, grid=(8, 2)), nodes(4, 4)
+    with pytest.raises(Unsupported, match="use simulate"):
+        estimate(schedule, 16_000, paths, COST, starts=np.arange(16) * 1e-4)
+
+
+def test_the_static_share_is_flagged_and_its_bracket_holds_the_simulated_time() -> None:
+    rng = np.random.default_rng(5)
+    schedule, paths = build("torus2d", 16, grid=(8, 2)), nodes(4, 4)
+    for count in (16_000, 16_007, 5):
+        starts = rng.uniform(0, 1e-5, 16)
+        timed = estimate(schedule, count, paths, COST, starts=starts, static_share=True)
+        assert not timed.exact
+        assert timed.reason
+        assert timed.bracket is not None
+        truth = float(simulate(schedule, count, paths, COST, starts=starts).time)
+        assert timed.bracket.low <= truth <= timed.bracket.high
+        assert timed.time == pytest.approx(truth, rel=0.3)
+
+
+def test_sizes_that_do_not_divide_are_bracketed_by_their_roundings() -> None:
+    schedule, paths = build("torus2d", 16, grid=(4, 4)), nodes(4, 4)
+    timed = estimate(schedule, 16_007, paths, COST, static_share=True)
+    truth = float(simulate(schedule, 16_007, paths, COST).time)
+    low, high = (estimate(schedule, count, paths, COST).time for count in (16_000, 16_016))
+    assert timed.bracket is not None
+    assert (timed.bracket.low, timed.bracket.high) == pytest.approx((low, high), rel=1e-11)
+    assert low <= truth <= high
+
+
+def test_the_engine_takes_estimate_where_exact_and_else_simulates_the_small() -> None:
+    schedule, paths = build("torus2d", 16, grid=(4, 4)), nodes(4, 4)
+    assert run(schedule, 16_000, paths, COST).engine == "estimate"
+    assert run(schedule, 16_007, paths, COST).engine == "simulate"
+    assert not run(schedule, 16_007, paths, COST, engine="estimate").exact
+    assert run(schedule, 16_000, paths, COST, engine="simulate").engine == "simulate"
+    with pytest.raises(InvalidInput, match="auto, estimate, simulate"):
+        run(schedule, 16_000, paths, COST, engine="guess")
+
+
+def test_a_message_that_carries_several_ranges_pays_latency_once() -> None:
+    rows = [Transfer(0, 1, 0, 0), Transfer(0, 1, 2, 2), Transfer(0, 2, 1, 1)]
+    schedule = Schedule("two", Collective(Kind.BROADCAST), 3, 3, lambda: iter([Step.of(rows)]))
+    with pytest.raises(Unsupported, match="different sizes"):
+        estimate(schedule, 3 * 12_500, UniformPaths(3, 1 * US, 12.5e9), COST)
+    timed = simulate(schedule, 3 * 12_500, UniformPaths(3, 1 * US, 12.5e9), COST)
+    assert np.asarray(timed.finish)[1] == pytest.approx(1 * US + (50_000 + 100_000) / 12.5e9)
+
+
+def test_nothing_is_sent_where_there_are_no_bytes() -> None:
+    schedule = build("ring", 5)
+    assert estimate(schedule, 0, _uniform(5), COST).time == 0.0
+    assert simulate(schedule, 0, _uniform(5), COST).time == 0.0
+    step = Step.of([Transfer(0, 1, 0, 0, op=Op.REDUCE)])
+    half = Schedule("half", Collective(Kind.REDUCE), 2, 2, lambda: iter([step]))
+    assert estimate(half, 1, _uniform(2), COST).time == 0.0
+
+
+@pytest.mark.parametrize("starts", [np.zeros(3), -np.ones(4), np.full(4, np.nan)])
+def test_starts_that_are_not_times_of_all_ranks_are_refused(starts: np.ndarray) -> None:
+    with pytest.raises(InvalidInput, match="starts must be"):
+        estimate(build("ring", 4), 4, _uniform(4), COST, starts=starts)
+
+
+def test_counts_and_paths_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="whole elements"):
+        estimate(build("ring", 4), -1, _uniform(4), COST)
+    with pytest.raises(InvalidInput, match="whole elements"):
+        estimate(build("ring", 4), 1.5, _uniform(4), COST)
+    with pytest.raises(InvalidInput, match="join 5 ranks"):
+        estimate(build("ring", 4), 4, _uniform(5), COST)
