@@ -98,7 +98,7 @@ def test_the_first_step_waits_for_the_pipeline_to_fill():
 
 def test_jitter_stalls_a_shallow_queue_more_than_a_deep_one():
     """The mean rate is above the demand, so only variance makes it wait; a deeper queue rides it out."""
-    stages = (Stage("read", 0.8e-3, on_cpu=False, jitter=Jitter(3.0)),)
+    stages = (Stage("read", 0.9e-3, on_cpu=False, jitter=Jitter(3.0)),)
     waits = []
     for prefetch in (1, 16):
         described = InputPipeline(stages, 8, prefetch=prefetch, queue=8)
