@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from simnet.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,6 +44,42 @@ class CostModel(Protocol):
     def eager(self, num_bytes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether the receiver need not be ready for the message to start."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Defaults that models start from: no delay but the path's, no headers, nothing back, always rendezvous."""
+
+    def delay(self, num_bytes: npt.ArrayLike, latency: npt.ArrayLike) -> FloatArray:
+        """Path latency, s."""
+        return np.broadcast_arrays(as_float(num_bytes), as_float(latency))[1]
+
+    def wire_bytes(self, num_bytes: npt.ArrayLike) -> FloatArray:
+        """The payload itself."""
+        return as_float(num_bytes)
+
+    def occupy(self, num_bytes: npt.ArrayLike) -> FloatArray:
+        """A sender issues all messages of a step at once."""
+        return np.zeros_like(as_float(num_bytes))
+
+    def reverse_bytes(self, num_bytes: npt.ArrayLike) -> FloatArray:
+        """Nothing flows back."""
+        return np.zeros_like(as_float(num_bytes))
+
+    def flow_cap(self, num_bytes: npt.ArrayLike, bandwidth: npt.ArrayLike) -> FloatArray:
+        """One flow can fill its path."""
+        return np.broadcast_arrays(as_float(num_bytes), as_float(bandwidth))[1]
+
+    def eager(self, num_bytes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Never: the receiver must be ready."""
+        return np.zeros(np.shape(num_bytes), bool)
+
+
+def require_positive(model: str, **values: float | None) -> None:
+    """Raise InvalidInput where a parameter of a cost model is given and not above 0."""
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise InvalidInput(f"{name} of {model} must be above 0, got {value}")
 
 
 def as_float(values: Any) -> FloatArray:

@@ -1,0 +1,90 @@
+"""Find the cost models of this package: add a file with a `@cost_model` class, and it is there."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, TypeVar
+
+from simnet.costs.model import CostModel
+from simnet.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A cost model by name: `build(**options) -> CostModel`."""
+
+    name: str
+    build: Callable[..., CostModel]
+    source: str
+
+    @property
+    def summary(self) -> str:
+        """First line of the class's docstring."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options with their defaults."""
+        return {f.name: f.default for f in fields(self.build) if f.name != "name"}  # type: ignore[arg-type]
+
+
+_registry: dict[str, Entry] = {}
+_Class = TypeVar("_Class", bound=type[Any])
+
+
+def cost_model(name: str, *, source: str) -> Callable[[_Class], _Class]:
+    """Register a frozen dataclass as the cost model of that name; source says where its formulas come from."""
+
+    def register(build: _Class) -> _Class:
+        _registry[name] = Entry(name, build, source)
+        return build
+
+    return register
+
+
+@cache
+def _load() -> None:
+    package = importlib.import_module("simnet.costs")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"simnet.costs.{module.name}")
+
+
+def cost_models() -> dict[str, Entry]:
+    """Return all cost models by name."""
+    _load()
+    return dict(sorted(_registry.items()))
+
+
+def find(name: str) -> Entry:
+    """Return the cost model of that name; "alpha-beta" and "alpha_beta" are the same.
+
+    Raises
+    ------
+    InvalidInput : there is none; the text lists those there are.
+    """
+    known = cost_models()
+    plain = name.lower().replace("-", "_")
+    if plain not in known:
+        raise InvalidInput(f"unknown cost model {name!r}; choose one of {', '.join(known)}")
+    return known[plain]
+
+
+def build(name: str, **options: Any) -> CostModel:
+    """Build the named cost model; options that are None are left to their defaults.
+
+    Raises
+    ------
+    InvalidInput : unknown name, or an option the model does not take.
+    """
+    chosen = find(name)
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, value in given.items():
+        if key not in chosen.options:
+            takes = ", ".join(chosen.options) or "no options"
+            raise InvalidInput(f"{chosen.name} takes no option {key!r}, got {value!r}; it takes {takes}")
+    return chosen.build(**given)
