@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from simnet.errors import InvalidInput
-from simnet.hardware import Quantity
 from simnet.stragglers import Jitter
-from simnet.units import Bytes, BytesPerSecond, Seconds
+from simnet.units import BytesPerSecond, Seconds
 
 DEVICE = "device"
 CORES = "cores"
@@ -102,6 +100,21 @@ class Feed:
     rates: Mapping[str, float]
     first_step_s: Seconds = 0.0
     stalls: tuple[Seconds, ...] = field(default=(), repr=False)
+
+
+def input_time(pipeline: InputPipeline, batch: int) -> Seconds:
+    """Time between two batches being ready on every device of the host, s, if the devices never wait for each other."""
+    _require(batch, 1.0)
+    samples = batch * pipeline.num_devices
+    return max(batch * pipeline.copy_time, *(samples / rate for rate in supply(pipeline).values()))
+
+
+def several_hosts(pipeline: InputPipeline, num_hosts: int) -> InputPipeline:
+    """Let several hosts like this one feed the same devices together."""
+    if num_hosts < 1:
+        raise InvalidInput(f"devices need 1 or more hosts to feed them, got {num_hosts}")
+    stages = tuple(replace(stage, workers=num_hosts * stage.workers) for stage in pipeline.stages)
+    return replace(pipeline, stages=stages, cores=num_hosts * pipeline.cores, queue=num_hosts * pipeline.queue)
 
 
 def supply(pipeline: InputPipeline) -> dict[str, float]:
@@ -266,44 +279,6 @@ class _Host:
             ends.append(self.env.now)
 
 
-class CachePolicy(StrEnum):
-    """PINNED keeps what it first read (a data loader's own cache, or an explicit copy); LRU is the page cache."""
-
-    PINNED = "pinned"
-    LRU = "lru"
-
-
-def hit_fraction(cache: Bytes, shard: Bytes, policy: CachePolicy = CachePolicy.PINNED, *, epoch: int = 1) -> float:
-    """Share of a host's reads that its cache of compressed data serves; nothing in epoch 0.
-
-    A shard is read once per epoch, in a new random order. A pinned cache of a fraction c of it serves c; the least
-    recently used policy evicts much of what the next epoch wants and serves c + (1 - c) ln(1 - c): a sample read at
-    time x of an epoch and y of the one before is still there if 1 - y (1 - x) <= c.
-    """
-    if cache < 0 or shard <= 0 or epoch < 0:
-        raise InvalidInput(f"a cache of {cache} bytes for a shard of {shard} bytes in epoch {epoch} means nothing")
-    fraction = min(1.0, cache / shard)
-    if epoch == 0:
-        return 0.0
-    if policy is CachePolicy.PINNED or fraction == 1:
-        return fraction
-    return fraction + (1 - fraction) * math.log1p(-fraction)
-
-
-def shard_imbalance(num_files: int, num_hosts: int) -> float:
-    """Files of the fullest host over the mean: what sharding by whole files costs; 1 where they divide evenly.
-
-    Raises
-    ------
-    InvalidInput : fewer files than hosts, so that some hosts have nothing to read.
-    """
-    if not 1 <= num_hosts <= num_files:
-        raise InvalidInput(
-            f"{num_files} files cannot be sharded over {num_hosts} hosts; write more files or read one by all"
-        )
-    return math.ceil(num_files / num_hosts) * num_hosts / num_files
-
-
 def read_stage(
     sample_bytes: float, bandwidth: BytesPerSecond, *, hit: float = 0.0, latency: Seconds = 0.0, streams: int = 1
 ) -> Stage:
@@ -315,64 +290,6 @@ def read_stage(
         )
     missed = 1 - hit
     return Stage("read", missed * (latency + sample_bytes * streams / bandwidth), streams, on_cpu=False)
-
-
-_LOADERS = (
-    "arXiv 2605.08731: simplejpeg in a PyTorch DataLoader on five 16-vCPU machines, best worker count, per worker"
-)
-_PER_V100 = (
-    "remainder of 8 vCPUs for one V100 at 1,376 images/s of ResNet-50 after decoding; published advice and a published "
-    "speed, not a measurement of this stage"
-)
-
-SAMPLE_BYTES = Quantity(117e3, 108e3, 120e3, "150 GB of ImageNet (NVIDIA technical blog on DALI) over 1,281,167 images")
-DECODE = Quantity(1 / 288, 1 / 380, 1 / 195, _LOADERS)
-AUGMENT = Quantity(8 / 1376 - 1 / 288, 1e-3, 4e-3, _PER_V100)
-PARSE = Quantity(20e-6, 5e-6, 100e-6, "assumed: a record of 117 kB checked and unpacked at 6 GB/s")
-ENTROPY_SHARE = Quantity(0.5, 0.3, 0.7, "assumed: the share of decoding that cannot skip rows outside the crop")
-CROP_AREA = Quantity(0.54, 0.54, 0.54, "mean of the crop area of random-resized crop, uniform between 0.08 and 1")
-COPY_BANDWIDTH = Quantity(12e9, 10e9, 13e9, "NCCL 2.5.6, effective width of PCIe 3.0 x16")
-
-
-def fused_decode(decode: Seconds) -> Seconds:
-    """Time to decode only what the crop needs: entropy coding to the crop's last row, the rest in its area only.
-
-    Source: Ying et al., arXiv 1811.06992, for the idea; the saving is this project's estimate.
-    """
-    rows = 0.5 * (1 + math.sqrt(CROP_AREA.value))
-    return decode * (ENTROPY_SHARE.value * rows + (1 - ENTROPY_SHARE.value) * CROP_AREA.value)
-
-
-def image_pipeline(
-    *,
-    cores: int,
-    storage_bandwidth: BytesPerSecond,
-    num_devices: int = 1,
-    hit: float = 0.0,
-    fused: bool = False,
-    workers: int | None = None,
-    pixel_bytes: int = 4,
-    resolution: int = 224,
-    prefetch: int = 2,
-) -> InputPipeline:
-    """ImageNet on one host: read, parse, decode (fused with the crop or not), augment, copy.
-
-    Parameters
-    ----------
-    cores : of the host (vCPUs, as clouds count them); every CPU stage gets `workers` of them, all by default.
-    storage_bandwidth : bytes/s of this host's share of the storage; `hit` of the reads come from its cache.
-    pixel_bytes : of one channel of one pixel on its way to the device: 1, 2 or 4.
-    """
-    threads = workers or cores
-    decode = fused_decode(DECODE.value) if fused else DECODE.value
-    stages = (
-        read_stage(SAMPLE_BYTES.value, storage_bandwidth, hit=hit),
-        Stage("parse", PARSE.value, threads),
-        Stage("decode and crop" if fused else "decode", decode, threads),
-        Stage("augment", AUGMENT.value, threads),
-    )
-    copy = 3 * resolution**2 * pixel_bytes / COPY_BANDWIDTH.value
-    return InputPipeline(stages, cores, num_devices, prefetch=prefetch, copy_time=copy)
 
 
 def feed_rows(feed: Feed) -> Iterator[dict[str, Any]]:

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from simnet.catalog.loader import FOLDER_VARIABLE
 from simnet.errors import InvalidInput
 from simnet.models import registry, table
-from simnet.units import Flop
 from simnet.workload import Model
-
-FOLDER_VARIABLE = "SIMNET_CATALOG"
 
 
 def load_model(name: str, folder: str | Path | None = None, **options: Any) -> Model:
@@ -56,7 +54,6 @@ def model_rows(folder: str | Path | None = None) -> Iterator[dict[str, Any]]:
 
 
 def _row(name: str, model: Model, path: Path | None) -> dict[str, Any]:
-    forward: Flop = model.forward_flop
     return {
         "name": name,
         "summary": f"layer table of {path}" if path else registry.find(name).summary,
@@ -64,7 +61,7 @@ def _row(name: str, model: Model, path: Path | None) -> dict[str, Any]:
         "options": dict(model.options),
         "parameters": model.num_parameters,
         "gradient_bytes_float32": model.gradient_bytes(),
-        "forward_flop": forward,
+        "forward_flop": model.forward_flop,
         "training_flop": model.training_flop,
         "activation_bytes_float32": model.activation_bytes(),
         "layers": len(model.layers),

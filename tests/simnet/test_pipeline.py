@@ -1,20 +1,15 @@
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simnet.errors import InvalidInput
 from simnet.pipeline import (
-    DECODE,
-    CachePolicy,
     InputPipeline,
     Stage,
     feed_rows,
-    fused_decode,
-    hit_fraction,
-    image_pipeline,
+    input_time,
     read_stage,
-    shard_imbalance,
+    several_hosts,
     simulate_feed,
     steady_feed,
     supply,
@@ -132,61 +127,15 @@ def test_workers_to_keep_up_keep_up(decode, batch, step):
     assert steady_feed(enough, batch, step).stall_s == pytest.approx(0, abs=1e-9)
 
 
-def test_a_v100_at_resnet50_speed_needs_about_eight_vcpus():
-    """Public advice; 1,376 images/s is the published speed of a V100 in fp16 at batch 192."""
-    need = workers_to_keep_up(image_pipeline(cores=64, storage_bandwidth=1e10), 192, 192 / 1376)
-    assert need["cores"] in (8, 9)
-    fused = workers_to_keep_up(image_pipeline(cores=64, storage_bandwidth=1e10, fused=True), 192, 192 / 1376)
-    assert fused["cores"] < need["cores"]
-
-
-def test_decoding_with_the_crop_saves_but_not_everything():
-    assert 0.54 * DECODE.value < fused_decode(DECODE.value) < DECODE.value
-
-
-def test_slow_storage_is_named_and_a_full_cache_removes_it():
-    """A host of 8 devices behind 1 GbE: 125 MB/s carry 1,068 images/s, whatever its cores."""
-    cold = steady_feed(image_pipeline(cores=96, storage_bandwidth=125e6, num_devices=8), 96, 0.3)
-    warm = steady_feed(image_pipeline(cores=96, storage_bandwidth=125e6, num_devices=8, hit=1.0), 96, 0.3)
-    assert cold.slowest == "read"
-    assert cold.samples_per_s == pytest.approx(125e6 / 117e3)
-    assert (warm.slowest, warm.stall_s) == ("device", 0)
+def test_the_input_time_is_the_step_of_an_infinitely_fast_device():
+    described = pipeline(copy_time=3e-3)
+    assert input_time(described, 10) == pytest.approx(steady_feed(described, 10, 1e-9).step_s)
 
 
 def test_the_rows_of_a_feed_mark_the_slowest_stage():
     rows = list(feed_rows(steady_feed(pipeline(read=5e-3), 10, 0.02)))
     assert [row["stage"] for row in rows if row["slowest"]] == ["read"]
     assert rows[0]["utilisation"] == pytest.approx(1)
-
-
-def test_a_pinned_cache_serves_its_share_and_nothing_at_first():
-    assert hit_fraction(35, 100) == 0.35
-    assert hit_fraction(200, 100) == 1
-    assert hit_fraction(200, 100, epoch=0) == 0
-
-
-@pytest.mark.parametrize("fraction", [0.0, 0.2, 0.5, 0.9, 1.0])
-def test_an_lru_cache_serves_what_a_simulated_one_does(fraction):
-    rng, samples = np.random.default_rng(5), 1500
-    cache, hits, reads = {}, 0, 0
-    for epoch in range(8):
-        for sample in rng.permutation(samples):
-            hit = sample in cache
-            cache.pop(sample, None)
-            cache[sample] = None
-            if len(cache) > fraction * samples:
-                cache.pop(next(iter(cache)))
-            if epoch >= 2:
-                reads, hits = reads + 1, hits + hit
-    expected = hit_fraction(round(1000 * fraction), 1000, CachePolicy.LRU)
-    assert hits / reads == pytest.approx(expected, abs=0.01)
-
-
-def test_whole_files_make_unequal_shards():
-    assert shard_imbalance(1024, 128) == 1
-    assert shard_imbalance(1024, 1000) == pytest.approx(2 * 1000 / 1024)
-    with pytest.raises(InvalidInput, match="8 files cannot be sharded over 9 hosts"):
-        shard_imbalance(8, 9)
 
 
 def test_reads_at_once_hide_latency_until_the_bandwidth_is_full():
@@ -204,7 +153,7 @@ def test_reads_at_once_hide_latency_until_the_bandwidth_is_full():
         (lambda: pipeline().with_stage("crop"), "no stage 'crop'; there are read, decode"),
         (lambda: steady_feed(pipeline(), 0, 1), "batch of 1 or more"),
         (lambda: simulate_feed(pipeline(), 8, 1, grain=3), "divides the batch of 8"),
-        (lambda: hit_fraction(1, 0), "means nothing"),
+        (lambda: several_hosts(pipeline(), 0), "1 or more hosts"),
         (lambda: read_stage(1, 0), "bandwidth above 0"),
         (lambda: read_stage(1, 1, hit=2), "0 <= hit <= 1"),
     ],
