@@ -22,5 +22,5 @@ def mesh(num_devices: int, *, pair: Wire, host: Wire, nics: int = 1) -> NodePlan
     ports = tuple(f"nic{i * nics // num_devices}" for i in range(num_devices))
     links = [link for a, b in combinations(devices, 2) for link in both_ways(a, b, pair)]
     for device, port in zip(devices, ports, strict=True):
-        links += both_ways(device, port, host, latency=0.0)
+        links += both_ways(device, port, host)
     return NodePlan(tuple(links), devices, ports)
