@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from simnet.errors import InvalidInput, Unsupported
 
+_TOO_FEW = "batch normalisation needs 2 or more values per channel in its group, got {}; use larger batches or groups"
+
 
 class _Normalise(torch.autograd.Function):
     """Normalise over batch, space and ranks. Statistics in fp32 (fp64 for fp64 inputs)."""
@@ -86,10 +88,9 @@ def group_statistics(x: Tensor, group: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _require_values(total: Tensor) -> None:
     if total.is_cuda:
-        torch._assert_async(total >= 2, "batch normalisation needs 2 or more values per channel in its group")
+        torch._assert_async(total >= 2, _TOO_FEW.format("fewer"))
     elif total < 2:
-        got = int(total.item())
-        raise InvalidInput(f"batch normalisation needs 2 or more values per channel in its group, got {got}")
+        raise InvalidInput(_TOO_FEW.format(int(total.item())))
 
 
 class GroupBatchNorm(nn.Module):
@@ -120,13 +121,23 @@ class GroupBatchNorm(nn.Module):
             return nn.functional.batch_norm(
                 x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
-        if self.group is None and len(x) == 0:
-            return x * _spread(self.weight, x) + _spread(self.bias, x)
+        if self.group is None:
+            return self._alone(x)
         out, mean, variance = _Normalise.apply(x, self.weight, self.bias, (self.eps, self.group))
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
         return out
+
+    def _alone(self, x: Tensor) -> Tensor:
+        if len(x) == 0:
+            return x * _spread(self.weight, x) + _spread(self.bias, x)
+        values = x.numel() // x.shape[1]
+        if values < 2:
+            raise InvalidInput(_TOO_FEW.format(values))
+        return nn.functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, True, self.momentum, self.eps
+        )
 
     def extra_repr(self) -> str:
         """Show channels and group in prints."""

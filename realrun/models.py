@@ -1,4 +1,4 @@
-"""The networks `realrun train` knows, in plain PyTorch: ResNets and AlexNet, layer names as `simnet` has them."""
+"""The networks `realrun train` knows, in plain PyTorch: ResNets and AlexNet; parameters as in `simnet`."""
 
 from __future__ import annotations
 
@@ -79,20 +79,20 @@ class ResNet(nn.Module):
         self.conv1 = nn.Conv2d(channels, widths[0], 7 if big else 3, 2 if big else 1, 3 if big else 1, bias=False)
         self.bn1 = norm(widths[0])
         self.maxpool: nn.Module = nn.MaxPool2d(3, 2, 1) if big else nn.Identity()
-        inside, stages = widths[0], []
+        self.num_stages = len(blocks)
+        inside = widths[0]
         for stage, (count, width) in enumerate(zip(blocks, widths, strict=True)):
             strides = [1 if stage == 0 else 2] + [1] * (count - 1)
-            stages.append(nn.Sequential(*_blocks(block, inside, width, strides, norm)))
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*_blocks(block, inside, width, strides, norm)))
             inside = width * block.expansion
-        self.stages = nn.ModuleList(stages)
         self.fc = nn.Linear(inside, num_classes)
         _initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (batch, num_classes) of images (batch, channels, height, width)."""
         x = self.maxpool(functional.relu(self.bn1(self.conv1(x))))
-        for stage in self.stages:
-            x = stage(x)
+        for stage in range(self.num_stages):
+            x = self.get_submodule(f"layer{stage + 1}")(x)
         return self.fc(x.mean((2, 3)))
 
 

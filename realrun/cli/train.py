@@ -1,0 +1,131 @@
+"""`realrun train`: train a network on all ranks with any all-reduce schedule."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    *,
+    model: Annotated[str, typer.Option(help="small-resnet, resnet50 or alexnet.")] = "small-resnet",
+    data: Annotated[str, typer.Option(help="digits, synthetic, or a folder or tar shards of images.")] = "digits",
+    ranks: Annotated[int | None, typer.Option(help="Local ranks to start; leave out under a launcher.")] = None,
+    algorithm: Annotated[str, typer.Option(help="All-reduce from `simnet catalog algorithms`, or native.")] = "ring",
+    grid: Annotated[str | None, typer.Option(help="Grid of torus2d, such as 2x2.")] = None,
+    ranks_per_node: Annotated[int | None, typer.Option(help="Group size of hierarchical.")] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 10,
+    batch: Annotated[str, typer.Option(help="Samples per rank; 16@0,32@30 grows at epoch 30.")] = "32",
+    batch_rate: Annotated[str, typer.Option(help="Rate while the batch grows: constant or linear.")] = "constant",
+    accumulate: Annotated[int, typer.Option(help="Backward passes per step.")] = 1,
+    rate: Annotated[float, typer.Option(help="Peak learning rate, at the first batch.")] = 0.1,
+    scale_rate: Annotated[int | None, typer.Option(help="--rate is for this global batch; scale it linearly.")] = None,
+    warm_up: Annotated[float, typer.Option(help="Epochs over which the rate climbs.")] = 0.0,
+    decay: Annotated[str, typer.Option(help="polynomial, step or constant.")] = "polynomial",
+    milestones: Annotated[str, typer.Option(help="Epochs of the steps of --decay step, such as 30,60,80.")] = "",
+    optimizer: Annotated[str, typer.Option(help="sgd or lars.")] = "sgd",
+    momentum: Annotated[float, typer.Option(help="Momentum.")] = 0.9,
+    momentum_form: Annotated[str, typer.Option(help="LARS: rate_inside or rate_outside.")] = "rate_outside",
+    weight_decay: Annotated[float, typer.Option(help="Of matrices and kernels; vectors do not decay.")] = 5e-5,
+    eta: Annotated[float, typer.Option(help="LARS: trust coefficient.")] = 1e-3,
+    label_smoothing: Annotated[float, typer.Option(help="0 to below 1.")] = 0.0,
+    bn_ranks: Annotated[int, typer.Option(help="Ranks normalised together; 0 for all.")] = 1,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    gradient_dtype: Annotated[str, typer.Option(help="Type in which gradients travel.")] = "float32",
+    bucket: Annotated[str, typer.Option(help="Bytes after which a bucket of gradients closes.")] = "25 MiB",
+    overlap: Annotated[bool, typer.Option(help="Exchange gradients during the backward pass.")] = True,
+    resolution: Annotated[int | None, typer.Option(help="Pixels of a side (synthetic, images).")] = None,
+    samples: Annotated[int | None, typer.Option(help="Training samples (synthetic).")] = None,
+    shift: Annotated[int, typer.Option(help="Move training digits by up to this many pixels.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
+    checkpoint: Annotated[str | None, typer.Option(help="Written after every epoch; resumed from if there.")] = None,
+    backend: Annotated[str | None, typer.Option(help="gloo or nccl.")] = None,
+    timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per epoch.")] = False,
+) -> None:  # fmt: skip
+    """Train on local ranks, or on those that torchrun, srun, mpirun or the lab started.
+
+    The order of the data and the sums do not depend on the number of ranks: with --bn-ranks 0 and the same
+    global batch, any number of ranks trains the same network.
+    """
+    from realrun.batch_control import parse as parse_batch
+    from realrun.launch import detect
+    from realrun.learning_rate import LearningRate, linear_scaling
+    from realrun.train import Job
+    from simnet.algorithms.grid import parse_grid
+    from simnet.units import Dimension, parse
+
+    control = parse_batch(batch, rate_rule=batch_rate)
+    launch = detect()
+    world_size = launch.world_size if launch else ranks or 1
+    first = control.per_rank(0) * world_size
+    peak = rate if scale_rate is None else linear_scaling(rate, first, base_batch=scale_rate)
+    steps = tuple(_numbers(milestones))
+    options = {"grid": parse_grid(grid) if grid else None, "ranks_per_node": ranks_per_node}
+    job = Job(
+        model=model, data=data, epochs=epochs, batch=control, accumulate=accumulate,
+        rate=LearningRate(peak, epochs, warm_up_epochs=warm_up, decay=decay, milestones=steps),
+        optimizer=optimizer, momentum=momentum, momentum_form=momentum_form, weight_decay=weight_decay, eta=eta,
+        label_smoothing=label_smoothing, bn_ranks=bn_ranks, precision=precision, gradient_dtype=gradient_dtype,
+        algorithm=algorithm, options={k: v for k, v in options.items() if v is not None},
+        bucket_cap=round(parse(bucket, Dimension.INFORMATION, name="--bucket")), overlap=overlap,
+        resolution=resolution, samples=samples, shift=shift, seed=seed, checkpoint=checkpoint,
+    )  # fmt: skip
+    limit = parse(timeout, Dimension.TIME, name="--timeout")
+    _print(_rows(job, ranks, backend, limit), json=json)
+
+
+def _numbers(text: str) -> list[float]:
+    from simnet.errors import InvalidInput
+
+    try:
+        return [float(part) for part in text.split(",") if part]
+    except ValueError as error:
+        raise InvalidInput(f"--milestones must be epochs separated by commas, got {text!r}; write 30,60,80") from error
+
+
+def _rows(job: Any, ranks: int | None, backend: str | None, timeout: float) -> Any:
+    """One rank in this process where nobody asks for more."""
+    from realrun.launch import detect, stream
+    from realrun.ranks import preload
+    from realrun.train import train
+
+    if detect() is None and ranks in (None, 1):
+        return train(job)
+    preload("torch._dynamo", "realrun.train")
+    return stream(train, job, ranks=ranks, backend=backend, timeout=timeout)
+
+
+def _print(rows: Any, *, json: bool) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from simnet.cli.app import print_json
+
+    columns = (TextColumn("epoch {task.description}"), BarColumn(), MofNCompleteColumn())
+    console, headed = Console(stderr=True), False
+    hidden = not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=hidden) as progress:
+        task = progress.add_task("0", total=None)
+        for row in rows:
+            if row["kind"] == "step":
+                progress.update(task, description=str(row["epoch"]), completed=row["step"], total=row["steps"])
+            elif json:
+                print_json([row])
+            else:
+                if not headed:
+                    print(_HEAD)
+                    headed = True
+                print(_line(row), flush=True)
+
+
+_HEAD = "epoch  batch      rate     loss  accuracy  validation  images/s  waited (s)  time (s)"
+
+
+def _line(row: Any) -> str:
+    return (
+        f"{row['epoch']:>5} {row['batch']:>6} {row['rate']:>9.4g} {row['loss']:>8.4f} {row['accuracy']:>9.4f} "
+        f"{row['validation_accuracy']:>11.4f} {row['images_per_s']:>9.4g} {row['gradient_wait_s']:>11.3g} "
+        f"{row['time_s']:>9.3g}"
+    )
