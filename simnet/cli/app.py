@@ -6,16 +6,14 @@ import importlib
 import json
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from simnet.errors import SimnetError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def command_line(package: str, *, summary: str) -> typer.Typer:
@@ -54,6 +52,20 @@ def run(app: Callable[[], Any]) -> NoReturn:
         sys.stderr.close()
         sys.exit(0)
     sys.exit(0)
+
+
+@contextmanager
+def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr while it is open; call what it yields with (done, total)."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def record(row: Any) -> dict[str, Any]:

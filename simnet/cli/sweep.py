@@ -1,0 +1,29 @@
+"""`simnet sweep`: every combination of a grid in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    grid: Annotated[Path, typer.Argument(help="TOML file: settings by name; a list is varied.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write; the same call resumes what was interrupted.")],
+    processes: Annotated[int, typer.Option(help="Processes on this machine.")] = 1,
+    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, instead of processes here.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Answer every combination of a grid: collectives, or training runs where it names a scenario."""
+    from simnet.cli.app import print_json, progress_bar
+    from simnet.sweep import load_grid, sweep
+
+    settings = load_grid(grid)
+    with progress_bar("sweep", quiet=json) as progress:
+        table = sweep(settings, out=out, num_processes=processes, dask_address=dask, progress=progress)
+    if json:
+        print_json(row.dropna().to_dict() for _, row in table.iterrows())
+        return
+    refused = int(table["refused"].notna().sum()) if "refused" in table else 0
+    print(f"{len(table) - refused} rows, {refused} points refused (see column refused): {out}")
