@@ -1,0 +1,62 @@
+"""The documentation runs: every `$ command` of a console block, every link, the builder without a warning."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROGRAMS = ("simnet", "realrun", "studies")
+NEEDS_MORE = re.compile(r"realrun (lab|calibrate)|srun|torchrun|mpirun|closed-loop|--out /|cluster-job")
+
+
+def console_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```console\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def commands(block: str) -> list[str]:
+    joined = block.replace("\\\n", " ")
+    return [line[2:].strip() for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def pages_with_commands() -> list[Path]:
+    return [page for page in PAGES if page.exists() and console_blocks(page)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", pages_with_commands(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_command_of_a_page_runs_in_order(page: Path, tmp_path: Path) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    ran = 0
+    for command in (c for block in console_blocks(page) for c in commands(block)):
+        if not command.startswith(PROGRAMS) or NEEDS_MORE.search(command):
+            continue
+        result = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, f"{page.name}: $ {command}\n{result.stdout}{result.stderr}"
+        ran += 1
+    if not ran:
+        pytest.skip("all commands of this page need a cluster or root")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.exists()], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_relative_link_of_a_page_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing, f"{page.name} links to {missing}"
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", ROOT / "docs", tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
