@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Answer every combination of a grid: collectives, or training runs where it names a scenario."""
     from simnet.cli.app import print_json, progress_bar
-    from simnet.sweep import load_grid, sweep
+    from simnet.sweeps import load_grid, sweep
 
     settings = load_grid(grid)
     with progress_bar("sweep", quiet=json) as progress:

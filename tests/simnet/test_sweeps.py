@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from simnet.errors import InvalidInput, Unsupported
-from simnet.sweep import load_grid, points, sweep
+from simnet.sweeps import load_grid, points, sweep
 
 
 def square(point: dict[str, Any]) -> list[dict[str, Any]]:
