@@ -1,9 +1,6 @@
 """simnet predicts how long collectives, training steps and whole runs take on a described cluster.
 
-Public names are loaded on first use, so that `import simnet` is quick:
-
->>> import simnet as sn
->>> sn.predict(cluster="uniform", bandwidth="12.5 GB/s", latency="1 us", ranks=16, sizes="64M")  # doctest: +SKIP
+Public names are loaded on first use, so that `import simnet` is quick; `simnet.api` documents them.
 """
 
 from __future__ import annotations
@@ -13,7 +10,12 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PUBLIC: dict[str, str] = {}
+_PUBLIC = {
+    "cluster": "simnet.api",
+    "compare": "simnet.api",
+    "predict_collective": "simnet.api",
+    "sweep": "simnet.sweeps",
+}
 
 __all__ = ["__version__", *_PUBLIC]
 
