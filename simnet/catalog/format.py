@@ -21,7 +21,7 @@ def lines(row: dict[str, Any], *, sources: bool = True) -> Iterator[str]:
         yield "    " + "   ".join(f"{_label(key)} {interval(value, _unit(key))}" for key, value in quantities.items())
     plain = {k: v for k, v in row.items() if k not in _TEXT and not _is_quantity(v) and v is not None}
     if plain:
-        yield "    " + "   ".join(f"{key.replace('_', ' ')} {value}" for key, value in plain.items())
+        yield "    " + "   ".join(f"{key.replace('_', ' ')} {_number(value)}" for key, value in plain.items())
     if row.get("options"):
         yield f"    options {', '.join(row['options'])}"
     for place, wire in row.get("wires", {}).items():
@@ -29,6 +29,10 @@ def lines(row: dict[str, Any], *, sources: bool = True) -> Iterator[str]:
         yield f"    {place:<16} {wire['link']:<14} {bandwidth}   {latency}"
     if sources:
         yield from (f"      from {text}" for text in dict.fromkeys(_sources(row, quantities)) if text)
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def interval(quantity: dict[str, Any], unit: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of what the catalogue holds, and of the algorithms, models, topologies and cost models there are."""
+"""Rows of what the catalogue holds, and of the algorithms, models, recipes, topologies and cost models there are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from simnet.catalog.loader import Folder, clusters, devices, links, load_cluster, load_device, load_link
+from simnet.catalog.models import model_rows
 from simnet.hardware import Quantity
 
 Row = dict[str, Any]
@@ -74,12 +75,25 @@ def algorithm_rows(folder: Folder = None) -> Iterator[Row]:
         yield row | {"source": _source(one.build)}
 
 
-def model_rows(folder: Folder = None) -> Iterator[Row]:
-    """One row per model of a network to train."""
-    from simnet.models.registry import models
+def recipe_rows(folder: Folder = None) -> Iterator[Row]:
+    """One row per published training recipe: batches in samples over all devices, accuracy as a fraction."""
+    from simnet.recipe import recipes
 
-    for name, one in models().items():
-        yield {"name": name, "summary": one.summary, "options": list(one.options), "source": one.source}
+    for name, one in recipes().items():
+        batches = " -> ".join(str(phase.batch) for phase in one.phases)
+        yield {
+            "name": name,
+            "summary": f"{one.model}, {one.epochs:g} epochs at batch {batches}",
+            "model": one.model,
+            "epochs": one.epochs,
+            "phases": [[phase.epochs, phase.batch] for phase in one.phases],
+            "precision": one.precision,
+            "gradient_dtype": one.gradient_dtype,
+            "optimizer": one.optimizer,
+            "largest_batch_trained": one.max_batch,
+            "accuracy": one.accuracy,
+            "source": one.source,
+        }
 
 
 def topology_rows(folder: Folder = None) -> Iterator[Row]:
@@ -107,6 +121,7 @@ KINDS: dict[str, Callable[..., Iterator[Row]]] = {
     "costs": cost_rows,
     "algorithms": algorithm_rows,
     "models": model_rows,
+    "recipes": recipe_rows,
 }
 
 

@@ -58,7 +58,7 @@ def _row(name: str, model: Model, path: Path | None) -> dict[str, Any]:
         "name": name,
         "summary": f"layer table of {path}" if path else registry.find(name).summary,
         "sample": model.sample,
-        "options": dict(model.options),
+        "options": [option for option, _ in model.options],
         "parameters": model.num_parameters,
         "gradient_bytes_float32": model.gradient_bytes(),
         "forward_flop": model.forward_flop,

@@ -8,9 +8,13 @@ import typer
 
 
 def command(
-    kind: Annotated[str, typer.Argument(help="devices, links, clusters, topologies, costs, algorithms or models.")],
+    kind: Annotated[
+        str, typer.Argument(help="devices, links, clusters, topologies, costs, algorithms, models or recipes.")
+    ],
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
-    catalog: Annotated[str | None, typer.Option(help="Folder with devices/, links/, clusters/ of your own.")] = None,
+    catalog: Annotated[
+        str | None, typer.Option(help="Folder with devices/, links/, clusters/, models/ of your own.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line, SI units.")] = False,
 ) -> None:
     """List what the catalogue holds; every number with its interval and its source."""

@@ -1,5 +1,6 @@
 import pytest
 
+from simnet.catalog.listing import KINDS
 from simnet.errors import InvalidInput
 from simnet.recipe import Evaluation, Phase, Recipe, constant, find, recipes
 
@@ -55,3 +56,9 @@ def test_an_unknown_recipe_lists_the_known():
 def test_records_that_mean_nothing_are_refused(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_recipes_are_listed_with_their_schedules():
+    rows = {row["name"]: row for row in KINDS["recipes"]()}
+    assert rows.keys() == recipes().keys()
+    assert rows["sony"]["phases"] == [[30, 34816], [60, 69632]]
