@@ -19,7 +19,7 @@ from realrun.handle import Handle, HostHandle, StreamHandle
 from realrun.lanes import Buffers
 from realrun.program import BoundProgram, compile_rank
 from realrun.signature import Signature, agree
-from simnet.errors import InvalidInput, Unsupported
+from simnet.errors import InvalidInput, Unsupported, WrongResult
 from simnet.schedule import Schedule
 from simnet.units import Seconds
 
@@ -30,6 +30,7 @@ DTYPES = (
 
 Checks: TypeAlias = Literal["first", "always", "never"]
 Finish: TypeAlias = Callable[[], None]
+Factors: TypeAlias = tuple[float, float]
 
 
 class Executor:
@@ -72,22 +73,27 @@ class Executor:
         """Whether CUDA tensors travel through host memory (every backend but NCCL)."""
         return not self._channels.on_stream
 
-    def run(self, tensor: torch.Tensor, *, async_op: bool = False) -> Handle:
+    def run(self, tensor: torch.Tensor, *, async_op: bool = False, factors: Factors = (1.0, 1.0)) -> Handle:
         """Run the schedule on `tensor`, in place.
 
         Elements that the collective leaves undefined on this rank (of a reduce: all but the root's)
         keep their values. Strided tensors are worked on in a dense copy, in row-major order of their indices.
 
+        Parameters
+        ----------
+        factors : what every rank multiplies by before and after, such as (1, 1/n) for a mean.
+
         Raises
         ------
         InvalidInput : a dtype, layout or count that cannot be run, or ranks that ask for different things.
         Stalled : a peer was lost or silent for longer than the time limit (from `wait` where async_op).
+        WrongResult : with checks "always", a result that is not finite (from `wait` where async_op).
         """
         tensor = tensor.detach()
-        _require_layout(tensor)
+        _require_layout(tensor, self._reduce_dtype, factors)
         bound = self._bind(tensor.numel())
         self._agree(tensor)
-        work, finish = self._working_copy(tensor, bound)
+        work, finish = self._working_copy(tensor, bound, factors)
         buffers = (work, torch.empty(bound.scratch, dtype=work.dtype, device=work.device))
         if self._channels.on_stream:
             return self._enqueue(tensor, bound, buffers, finish)
@@ -106,18 +112,29 @@ class Executor:
         signature = Signature(kind, dtype, tensor.numel(), tuple(tensor.shape), strides, name)
         if self.checks == "first" and signature in self._agreed:
             return
-        agree(signature, self._channels.control, self.timeout)
+        agree(signature, self._channels.court, self.timeout)
         self._agreed.add(signature)
 
-    def _working_copy(self, tensor: torch.Tensor, bound: BoundProgram) -> tuple[torch.Tensor, Finish]:
+    def _working_copy(self, tensor: torch.Tensor, bound: BoundProgram, factors: Factors) -> tuple[torch.Tensor, Finish]:
         dtype = self._reduce_dtype or tensor.dtype
         device = tensor.device if self._channels.on_stream else torch.device("cpu")
-        as_is = dtype == tensor.dtype and device == tensor.device and tensor.is_contiguous()
-        if as_is and bound.result_is_whole:
-            return tensor.view(-1), _nothing
-        work = torch.empty(tensor.numel(), dtype=dtype, device=device)
-        work.view(tensor.shape).copy_(tensor)
-        return work, partial(_copy_back, tensor, work, bound)
+        as_is = dtype == tensor.dtype and device == tensor.device and tensor.is_contiguous() and bound.result_is_whole
+        if as_is:
+            work = tensor.view(-1)
+        else:
+            work = torch.empty(tensor.numel(), dtype=dtype, device=device)
+            work.view(tensor.shape).copy_(tensor)
+        if factors[0] != 1.0:
+            work.mul_(factors[0])
+        return work, partial(self._finish, tensor, work, bound, factors[1])
+
+    def _finish(self, tensor: torch.Tensor, work: torch.Tensor, bound: BoundProgram, factor: float) -> None:
+        if factor != 1.0:
+            work.mul_(factor)
+        if work.data_ptr() != tensor.data_ptr():
+            _copy_back(tensor, work, bound)
+        if self.checks == "always" and tensor.is_floating_point():
+            _require_finite(tensor, self.schedule.name)
 
     def _start(
         self, tensor: torch.Tensor, bound: BoundProgram, buffers: Buffers, finish: Finish, *, in_thread: bool
@@ -135,10 +152,6 @@ class Executor:
         for lane, steps in zip(lanes, bound.channels, strict=True):
             lane.enqueue(self.schedule.name, steps, buffers)
         return StreamHandle(tensor, finish, lanes, self.schedule.name, self.timeout)
-
-
-def _nothing() -> None:
-    """End of a run that worked on the caller's own memory."""
 
 
 def _copy_back(tensor: torch.Tensor, work: torch.Tensor, bound: BoundProgram) -> None:
@@ -161,10 +174,15 @@ def _require_size(schedule: Schedule, world_size: int) -> None:
         )
 
 
-def _require_layout(tensor: torch.Tensor) -> None:
+def _require_layout(tensor: torch.Tensor, reduce_dtype: torch.dtype | None, factors: Factors) -> None:
     if tensor.dtype not in DTYPES:
         known = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise Unsupported(f"dtype {tensor.dtype} cannot be reduced here; convert the tensor to one of {known}")
+    if not tensor.is_floating_point() and (reduce_dtype is not None or factors != (1.0, 1.0)):
+        raise Unsupported(
+            f"{tensor.dtype} has no mean, factors or wider sums here: they would round silently; "
+            "sum it, or convert it to a floating-point type"
+        )
     if tensor.layout != torch.strided:
         raise Unsupported(f"layout {tensor.layout} is not supported; pass a dense tensor")
     shared = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -172,4 +190,15 @@ def _require_layout(tensor: torch.Tensor) -> None:
         raise InvalidInput(
             f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} has elements that share memory, "
             "so a sum in place is undefined; pass tensor.contiguous() and use its result"
+        )
+
+
+def _require_finite(tensor: torch.Tensor, name: str) -> None:
+    wrong = torch.nonzero(~torch.isfinite(tensor.reshape(-1)))
+    if len(wrong):
+        first, dtype = int(wrong[0]), str(tensor.dtype).removeprefix("torch.")
+        raise WrongResult(
+            f"after {name}, {len(wrong)} elements are not finite, the first at index {first}: "
+            f"{tensor.reshape(-1)[first].item()} in {dtype}; "
+            "if the inputs are finite, the sum overflowed: use op='avg', factors, or reduce_dtype=torch.float32"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
@@ -9,8 +11,12 @@ import torch
 import torch.distributed as dist
 
 from realrun.lanes import HostLane, StreamLane
+from realrun.signature import Court
+from realrun.stall import Stall, Stalled
 from simnet.errors import InvalidInput
 from simnet.units import Seconds
+
+_ABSENT = re.compile(r"wait timeout .*keys: \S*/(\d+)")
 
 
 class Channels:
@@ -23,6 +29,7 @@ class Channels:
         self.on_stream = "nccl" in self.backend
         self._timeout = timeout
         self.control = self._new_group("gloo")
+        self.court = Court(self.control, self._new_group("gloo"))
         self._host: list[HostLane] = []
         self._stream: list[StreamLane] = []
 
@@ -40,15 +47,23 @@ class Channels:
 
     def _new_group(self, backend: str) -> dist.ProcessGroup:
         whole = len(self.ranks) == dist.get_world_size()
-        limit = timedelta(seconds=self._timeout)
-        return dist.new_group(self.ranks, limit, backend, use_local_synchronization=not whole)
+        began, limit = time.monotonic(), timedelta(seconds=self._timeout)
+        try:
+            return dist.new_group(self.ranks, limit, backend, use_local_synchronization=not whole)
+        except (RuntimeError, dist.DistError) as error:
+            absent = _ABSENT.search(str(error))
+            if absent is None:
+                raise
+            waited = time.monotonic() - began
+            stall = Stall(self.rank, int(absent[1]), 0, "setting up a channel", waited, lost=False)
+            raise Stalled(stall) from error
 
 
 _known: WeakKeyDictionary[dist.ProcessGroup, dict[Seconds, Channels]] = WeakKeyDictionary()
 
 
-def channels_of(group: dist.ProcessGroup | None, timeout: Seconds) -> Channels:
-    """Return the lanes of a group (None for all ranks); executors of one group and time limit share them.
+def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """Return the group itself, or the one of all ranks for None.
 
     Raises
     ------
@@ -62,6 +77,12 @@ def channels_of(group: dist.ProcessGroup | None, timeout: Seconds) -> Channels:
     parent = group if group is not None else dist.group.WORLD
     if parent is None or dist.get_rank(parent) < 0:
         raise InvalidInput("this rank is not in the group; call it on the group's ranks only")
+    return parent
+
+
+def channels_of(group: dist.ProcessGroup | None, timeout: Seconds) -> Channels:
+    """Return the lanes of a group (None for all ranks); executors of one group and time limit share them."""
+    parent = group_of(group)
     known = _known.setdefault(parent, {})
     if timeout not in known:
         known[timeout] = Channels(parent, timeout)

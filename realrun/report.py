@@ -14,7 +14,7 @@ from simnet.cli.app import print_json
 from simnet.errors import InvalidInput
 from simnet.results import Measurement
 from simnet.tables import nccl_table
-from simnet.units import Seconds, format_duration
+from simnet.units import Seconds, format_duration, format_si
 
 Key = tuple[str, str, int, int]
 _TITLES = ("#       size", "#        (B)")
@@ -133,3 +133,23 @@ def _lateness(rows: list[dict[str, Any]]) -> Iterator[str]:
     rank = max(set(named), key=named.count)
     lateness = format_duration(float(late[rank]))
     yield f"# Straggler            : rank {rank}, {lateness} late, at {named.count(rank)} of {len(rows)} sizes"
+
+
+def print_probe(rows: Iterable[dict[str, Any]], *, json: bool = False, quiet: bool = False) -> None:
+    """Print probe records as they come."""
+    if json and not quiet:
+        print_json(rows)
+        return
+    for number, row in enumerate(rows):
+        if quiet:
+            continue
+        if number == 0:
+            print(f"{'quantity':<24}{'from':>16}{'to':>16}{'size (B)':>12}{'median (us)':>13}{'min (us)':>11}  rate")
+        print(_probe_line(row), flush=True)
+
+
+def _probe_line(row: Mapping[str, Any]) -> str:
+    places = f"{row.get('src', ''):>16}{row.get('dst', ''):>16}{row.get('size_bytes', 0):>12}"
+    times = f"{row['time_s'] * 1e6:>13.2f}{min(row['samples_s']) * 1e6:>11.2f}"
+    amount, unit = (row["flop"], "FLOP/s") if "flop" in row else (row["size_bytes"], "B/s")
+    return f"{row['quantity']:<24}{places}{times}  {format_si(amount / row['time_s'], unit)}"

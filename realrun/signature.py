@@ -1,8 +1,9 @@
 """Do all ranks ask for the same thing? Exchanged before the data, so that a mismatch is an error and no crash.
 
 Without it a wrong count kills a gloo process, and a wrong dtype of equal size gives wrong numbers
-without any error. Signatures travel on a host-side control group of their own: every rank sends its
-own to rank 0 of the group, which answers with a verdict that names the ranks that differ.
+without any error. Every rank sends its signature to rank 0 of the group, which answers with a verdict
+that names the ranks that differ. Questions and answers have host-side groups of their own: gloo closes
+all connections of a group in which one wait times out, and the answer must still get through.
 """
 
 from __future__ import annotations
@@ -41,45 +42,66 @@ class Signature:
         return json.dumps(asdict(self))
 
 
-def agree(signature: Signature, control: dist.ProcessGroup, timeout: Seconds) -> None:
-    """Return where every rank of the control group brings the same signature.
+@dataclass(frozen=True, slots=True)
+class Court:
+    """Two gloo groups of the same ranks."""
+
+    questions: dist.ProcessGroup
+    answers: dist.ProcessGroup
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process in both."""
+        return dist.get_rank(self.questions)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in both."""
+        return dist.get_world_size(self.questions)
+
+    def peer(self, rank: int) -> int:
+        """Rank among all processes."""
+        return dist.get_global_rank(self.questions, rank)
+
+
+def agree(signature: Signature, court: Court, timeout: Seconds) -> None:
+    """Return where every rank of the court brings the same signature.
 
     Raises
     ------
     InvalidInput : ranks differ; the text names them and what differs.
     Stalled : a rank did not come within the time limit.
     """
-    if dist.get_world_size(control) == 1:
+    if court.world_size == 1:
         return
-    ask = _judge if dist.get_rank(control) == 0 else _inquire
+    ask = _judge if court.rank == 0 else _inquire
     began = time.monotonic()
-    verdict = ask(signature, control, timeout)
+    verdict = ask(signature, court, timeout)
     waited = time.monotonic() - began
     if verdict["absent"]:
-        raise Stalled(Stall(dist.get_rank(control), verdict["absent"][0], 0, _PROGRAM, waited, waited < timeout))
+        raise Stalled(Stall(court.rank, verdict["absent"][0], 0, _PROGRAM, waited, waited < timeout))
     if verdict["difference"]:
         raise InvalidInput(verdict["difference"])
 
 
-def _judge(own: Signature, control: dist.ProcessGroup, timeout: Seconds) -> dict[str, Any]:
-    inbox = {peer: torch.empty(_LENGTH, dtype=torch.uint8) for peer in range(1, dist.get_world_size(control))}
-    works = {peer: dist.irecv(box, _global(control, peer), group=control) for peer, box in inbox.items()}
+def _judge(own: Signature, court: Court, timeout: Seconds) -> dict[str, Any]:
+    inbox = {peer: torch.empty(_LENGTH, dtype=torch.uint8) for peer in range(1, court.world_size)}
+    works = {peer: dist.irecv(box, court.peer(peer), group=court.questions) for peer, box in inbox.items()}
     deadline = time.monotonic() + timeout
     absent = [peer for peer, work in works.items() if not _done(work, deadline)]
     present = {0: own.encode()} | {peer: _unpack(inbox[peer]) for peer in works if peer not in absent}
     verdict = {"absent": absent, "difference": "" if absent else difference(present)}
     answer = _pack(json.dumps(verdict))
-    replies = [dist.isend(answer, _global(control, peer), group=control) for peer in present if peer]
+    replies = [dist.isend(answer, court.peer(peer), group=court.answers) for peer in present if peer]
     for reply in replies:
         _done(reply, time.monotonic() + timeout)
     return verdict
 
 
-def _inquire(own: Signature, control: dist.ProcessGroup, timeout: Seconds) -> dict[str, Any]:
-    root = _global(control, 0)
+def _inquire(own: Signature, court: Court, timeout: Seconds) -> dict[str, Any]:
     answer = torch.empty(_LENGTH, dtype=torch.uint8)
-    reply = dist.irecv(answer, root, group=control)
-    sent = dist.isend(_pack(own.encode()), root, group=control)
+    reply = dist.irecv(answer, court.peer(0), group=court.answers)
+    sent = dist.isend(_pack(own.encode()), court.peer(0), group=court.questions)
     patience = time.monotonic() + timeout * 1.25 + 1.0
     if _done(sent, patience) and _done(reply, patience):
         return dict(json.loads(_unpack(answer)))
@@ -92,10 +114,6 @@ def _done(work: Any, deadline: float) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _global(group: dist.ProcessGroup, rank: int) -> int:
-    return dist.get_global_rank(group, rank)
 
 
 def difference(texts: dict[int, str]) -> str:

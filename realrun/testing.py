@@ -25,7 +25,7 @@ from realrun.ranks import RankPool, preload
 def rank_pool() -> Iterator[Callable[[int], RankPool]]:
     """Local ranks by world size, started once and kept for the session; a pool that failed is replaced."""
     pytest.importorskip("torch")
-    preload("pytest")
+    preload("pytest", "torch._dynamo")  # optimizers import the latter, which takes seconds in every rank
     pools: dict[int, RankPool] = {}
 
     def of(ranks: int) -> RankPool:

@@ -1,0 +1,92 @@
+"""All-reduce of a tensor with a named algorithm, in place of torch.distributed's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+
+from realrun.executor import Checks, Executor, Factors
+from realrun.groups import group_of
+from realrun.handle import Handle
+from simnet.algorithms import registry
+from simnet.collective import Kind
+from simnet.errors import InvalidInput
+from simnet.units import Seconds
+
+_executors: WeakKeyDictionary[dist.ProcessGroup, dict[tuple[Any, ...], Executor]] = WeakKeyDictionary()
+
+
+def all_reduce(
+    tensor: torch.Tensor,
+    op: Literal["sum", "avg"] = "sum",
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+    *,
+    algorithm: str = "ring",
+    reduce_dtype: torch.dtype | None = None,
+    timeout: Seconds = 600.0,
+    checks: Checks = "first",
+    **options: Any,
+) -> Handle | None:
+    """Sum or average `tensor` over the ranks of a group, in place; the same bits on every rank.
+
+    Parameters
+    ----------
+    algorithm : an all-reduce of simnet (`simnet catalog algorithms`); `options` are its own, such as grid=(2, 2).
+    reduce_dtype : type in which sums are formed, such as torch.float32 for 16-bit tensors (twice the bytes).
+    checks : when ranks compare what they ask for: "first" per shape and dtype, "always", "never".
+
+    Returns
+    -------
+    None, or a handle with `wait`, `is_completed` and `get_future` where async_op.
+
+    Raises
+    ------
+    InvalidInput : ranks ask for different things, or something that cannot be done.
+    Stalled : a rank was lost or silent for longer than `timeout`, s.
+    """
+    executor = _executor(group, algorithm, options, (timeout, reduce_dtype, checks))
+    factors = _factors(op, executor.schedule.world_size, reduce_dtype or tensor.dtype)
+    handle = executor.run(tensor, async_op=async_op, factors=factors)
+    if async_op:
+        return handle
+    handle.wait()
+    return None
+
+
+def _executor(
+    group: dist.ProcessGroup | None,
+    algorithm: str,
+    options: Mapping[str, Any],
+    settings: tuple[Seconds, torch.dtype | None, Checks],
+) -> Executor:
+    parent = group_of(group)
+    known = _executors.setdefault(parent, {})
+    key = (algorithm, tuple(sorted(options.items())), settings)
+    if key not in known:
+        schedule = registry.build(algorithm, dist.get_world_size(parent), **options)
+        if schedule.collective.kind is not Kind.ALL_REDUCE:
+            names = ", ".join(registry.algorithms(Kind.ALL_REDUCE))
+            raise InvalidInput(f"{algorithm} does {schedule.collective.kind}, no all_reduce; choose one of {names}")
+        timeout, reduce_dtype, checks = settings
+        known[key] = Executor(schedule, group=parent, timeout=timeout, reduce_dtype=reduce_dtype, checks=checks)
+    return known[key]
+
+
+def _factors(op: str, world_size: int, dtype: torch.dtype) -> Factors:
+    """What to multiply by before and after.
+
+    A mean in fp16 is scaled by about 1/sqrt(n) on both sides of the sum: scaling only after it
+    overflows above 65,504, only before it loses small values. Powers of two lose no bits.
+    """
+    if op == "sum" or world_size == 1:
+        return 1.0, 1.0
+    if op != "avg":
+        raise InvalidInput(f"op must be sum or avg, got {op!r}")
+    before = 2.0 ** -math.ceil(math.log2(world_size) / 2) if dtype == torch.float16 else 1.0
+    return before, 1.0 / (world_size * before)

@@ -1,0 +1,226 @@
+"""Measure what messages, additions and copies cost, as raw records that `simnet calibrate` reads.
+
+Messages go through the executor, so that what they cost includes everything a step of a real
+collective costs. A record's `samples_s` are seconds per message (or per addition, copy, product).
+
+`loaded` probes keep every rank busy at once, as collectives do: where ranks share cores, memory or
+a NIC, a message between two of them while the others idle is not what it costs in a collective.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from realrun.compute import PRECISIONS, convolution, matmul, timed
+from realrun.environment import run_environment
+from realrun.executor import Executor
+from realrun.groups import channels_of
+from realrun.launch import detect
+from realrun.measure import measure
+from simnet.collective import Collective, Kind
+from simnet.errors import InvalidInput
+from simnet.schedule import Item, Schedule, Step
+from simnet.units import Bytes, Seconds
+
+Pair = tuple[int, int]
+_SMALL: Bytes = 1024
+_LARGE: Bytes = 2**16
+_TARGET: Seconds = 2e-3
+_MOST_REPEATS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """What to measure.
+
+    Attributes
+    ----------
+    pairs : how many pairs of ranks, taken evenly from all there are; 0 for all
+    loaded : all ranks exchange at once, in neighbouring pairs, instead of pair by pair
+    rates : also the rates of addition and copy at sizes where they outweigh the call (64 KiB and more),
+        on every rank at once where loaded, else on rank 0
+    compute : also rates of matrix products and convolutions in each precision, on rank 0
+    """
+
+    sizes: tuple[Bytes, ...]
+    pairs: int = 1
+    loaded: bool = False
+    rates: bool = True
+    compute: bool = False
+    iterations: int = 20
+    warmup: int = 3
+    timeout: Seconds = 60.0
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1 or self.warmup < 0 or self.pairs < 0:
+            raise InvalidInput(
+                f"iterations must be 1 or more, warmup and pairs 0 or more, got {self.iterations}, {self.warmup} "
+                f"and {self.pairs}"
+            )
+
+
+def probe(plan: ProbePlan) -> Iterator[dict[str, Any]]:
+    """Yield a record per measurement, on every rank of the default group.
+
+    Raises
+    ------
+    InvalidInput : fewer than two ranks.
+    """
+    world_size = dist.get_world_size()
+    if world_size < 2:
+        raise InvalidInput(f"a probe needs 2 ranks or more, got {world_size}; use --ranks 2")
+    site = Site.here(plan.timeout)
+    for pairs in _rounds(world_size, plan):
+        for size in plan.sizes:
+            yield from _message_records(plan, site, pairs, size)
+    if plan.rates:
+        large = [size for size in plan.sizes if size >= _LARGE] or [max(_LARGE, *plan.sizes)]
+        for size in large:
+            yield from _rate_records(plan, site, size)
+    if plan.compute:
+        yield from _compute_records(plan, site)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Place and device of this rank, and what goes into every record."""
+
+    rank: int
+    device: torch.device
+    names: tuple[str, ...]
+    environment: Mapping[str, Any]
+    control: dist.ProcessGroup
+
+    @classmethod
+    def here(cls, timeout: Seconds) -> Site:
+        """Describe the default group; a collective call."""
+        control = channels_of(None, timeout).control
+        hosts: list[str] = [""] * dist.get_world_size()
+        dist.all_gather_object(hosts, socket.gethostname(), group=control)
+        device = compute_device()
+        launch = detect()
+        environment = run_environment(
+            hosts, backend=str(dist.get_backend()), device=str(device), launcher=str(launch or "local ranks")
+        )
+        names = tuple(f"{host}:{rank}" for rank, host in enumerate(hosts))
+        return cls(dist.get_rank(), device, names, environment, control)
+
+    def record(self, quantity: str, samples: Sequence[Seconds], **more: Any) -> dict[str, Any]:
+        """Return a raw record; `time_s` is the median of the samples."""
+        return {
+            "kind": "probe", "quantity": quantity, **more, "time_s": median(samples), "samples_s": list(samples),
+            "device": str(self.device), "environment": dict(self.environment),
+        }  # fmt: skip
+
+
+def compute_device() -> torch.device:
+    """Device that tensors of the default group live on."""
+    on_cuda = "nccl" in str(dist.get_backend())
+    return torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")
+
+
+def _rounds(world_size: int, plan: ProbePlan) -> list[list[Pair]]:
+    """Pairs that are measured at the same time."""
+    if plan.loaded:
+        return [[(rank, rank + 1) for rank in range(0, world_size - 1, 2)]]
+    every = [(a, b) for a in range(world_size) for b in range(a + 1, world_size)]
+    number = min(plan.pairs or len(every), len(every))
+    return [[every[int(i)]] for i in np.linspace(0, len(every) - 1, number).round()]
+
+
+def traffic(world_size: int, pairs: Sequence[Pair], *, both_ways: bool) -> Schedule:
+    """Pairs (a, b): a sends the first half of the buffer to b, b the second to a; at once or one after the other."""
+    first, second = (np.array(side) for side in zip(*pairs, strict=True))
+    there, back = Step.columns(first, second, 0), Step.columns(second, first, 1)
+    both = Step.columns(np.append(first, second), np.append(second, first), np.repeat([0, 1], len(pairs)))
+    steps = (both,) if both_ways else (there, back)
+    name = "exchange" if both_ways else "ping_pong"
+
+    def items() -> Iterator[Item]:
+        yield from steps
+
+    return Schedule(name, Collective(Kind.ALL_REDUCE), world_size, 2, items)
+
+
+def _message_records(plan: ProbePlan, site: Site, pairs: list[Pair], size: Bytes) -> Iterator[dict[str, Any]]:
+    tensor = torch.zeros(2 * size, dtype=torch.uint8, device=site.device)
+    for both_ways in (False, True):
+        executor = Executor(traffic(len(site.names), pairs, both_ways=both_ways), timeout=plan.timeout)
+        durations = _timed(partial(_run, executor, tensor), plan, site)
+        quantity = "bidirectional_bandwidth" if both_ways else "latency" if size < _SMALL else "bandwidth"
+        messages = 1 if both_ways else 2
+        for a, b in pairs:
+            samples = (durations[:, [a, b]].max(axis=1) / messages).tolist()
+            places = {"src": site.names[a], "dst": site.names[b], "loaded": plan.loaded}
+            yield site.record(quantity, samples, size_bytes=size, **places)
+
+
+def _run(executor: Executor, tensor: torch.Tensor) -> None:
+    executor.run(tensor).wait()
+
+
+def _rate_records(plan: ProbePlan, site: Site, size: Bytes) -> Iterator[dict[str, Any]]:
+    there, here = (torch.zeros(size // 4, device=site.device) for _ in range(2))
+    active = range(len(site.names)) if plan.loaded else range(1)
+    for quantity, work in (("reduction_rate", partial(here.add_, there)), ("copy_rate", partial(here.copy_, there))):
+        durations = _timed(work if site.rank in active else _idle, plan, site)
+        for rank in active:
+            places = {"src": site.names[rank], "dst": site.names[rank], "loaded": plan.loaded, "dtype": "float"}
+            yield site.record(quantity, durations[:, rank].tolist(), size_bytes=size // 4 * 4, **places)
+
+
+def _compute_records(plan: ProbePlan, site: Site) -> Iterator[dict[str, Any]]:
+    """Rank 0's rates; the others wait, and so have none."""
+    on_cuda = site.device.type == "cuda"
+    extent, channels, batch = (4096, 256, 64) if on_cuda else (512, 64, 4)
+    for precision in PRECISIONS if on_cuda else ("fp32", "bf16"):
+        for quantity, (work, flop) in (
+            ("matmul_rate", matmul(extent, precision, site.device)),
+            ("convolution_rate", convolution(batch, channels, 28, precision, site.device)),
+        ):
+            if site.rank == 0:
+                samples = timed(work, site.device, iterations=plan.iterations, warmup=plan.warmup)
+                yield site.record(quantity, samples, precision=precision, flop=flop, src=site.names[0])
+            dist.barrier(group=site.control)
+
+
+def _idle() -> None:
+    """What ranks do that are not measured."""
+
+
+def _timed(work: Callable[[], object], plan: ProbePlan, site: Site) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Seconds per call on every rank, shape (iterations, ranks); a sample is a run of calls, long enough to time."""
+    repeats = _repeats(work, site)
+    synchronize = torch.cuda.synchronize if site.device.type == "cuda" else _idle
+    samples = measure(
+        partial(_repeat, work, repeats), iterations=plan.iterations, warmup=plan.warmup, group=site.control,
+        synchronize=synchronize,
+    )  # fmt: skip
+    return samples.duration / repeats
+
+
+def _repeats(work: Callable[[], object], site: Site) -> int:
+    """How often to call, the same on every rank, for a sample of about 2 ms."""
+    work()
+    began = time.perf_counter()
+    work()
+    if site.device.type == "cuda":
+        torch.cuda.synchronize()
+    once = torch.tensor([time.perf_counter() - began])
+    dist.all_reduce(once, dist.ReduceOp.MAX, group=site.control)
+    return int(min(max(_TARGET / max(once.item(), 1e-9), 1), _MOST_REPEATS))
+
+
+def _repeat(work: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        work()

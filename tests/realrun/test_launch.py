@@ -1,0 +1,143 @@
+"""Launchers are told apart by their variables, and a place that cannot be is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from realrun.cli.main import main
+from realrun.launch import Launch, detect, first_node
+from simnet.errors import InvalidInput
+
+TORCHRUN = {
+    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "n1",
+    "MASTER_PORT": "29400", "TORCHELASTIC_RUN_ID": "x",
+}  # fmt: skip
+SRUN = {
+    "SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "12345",
+    "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+}  # fmt: skip
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "MASTER_ADDR": "n1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (TORCHRUN, Launch("torchrun", 5, 8, 1, 4, "n1", 29400)),
+        (SRUN, Launch("srun", 5, 8, 1, 4, "gpu07", 20345)),
+        (MPIRUN, Launch("mpirun", 5, 8, 1, 4, "n1", 29500)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
+         Launch("mpirun", 1, 2, 1, 2, "127.0.0.1", 29500)),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, Launch("RANK and WORLD_SIZE", 0, 2, 0, 2, "127.0.0.1", 29500)),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_a_launcher_is_recognised_by_its_variables(environ, expected):
+    assert detect(environ) == expected
+
+
+def test_torchrun_inside_a_slurm_job_is_torchrun():
+    assert detect(SRUN | TORCHRUN).launcher == "torchrun"
+
+
+def test_a_batch_script_outside_srun_is_no_launched_rank():
+    assert detect({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "1"}) is None
+
+
+def test_mpirun_over_hosts_needs_a_meeting_point():
+    environ = {key: value for key, value in MPIRUN.items() if key != "MASTER_ADDR"}
+    with pytest.raises(InvalidInput, match="add -x MASTER_ADDR"):
+        detect(environ)
+
+
+def test_an_incomplete_environment_is_refused():
+    with pytest.raises(InvalidInput, match="WORLD_SIZE must be a whole number, got 'many'"):
+        detect({"RANK": "0", "WORLD_SIZE": "many"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("gpu[03-07,12],login", "gpu03"), ("a1,a2", "a1"), ("n[1,3]-ib", "n1-ib"), ("single", "single")],
+)
+def test_the_first_node_of_a_slurm_list(nodes, first):
+    assert first_node(nodes) == first
+
+
+def realrun_command(*arguments: str, **environ: str) -> subprocess.Popen:
+    code = "from realrun.cli.main import main; main()"
+    environment = {**os.environ, **environ}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+@pytest.mark.slow
+def test_ranks_of_a_launcher_measure_together_and_rank_0_prints(tmp_path):
+    port = str(20000 + os.getpid() % 10000)
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    arguments = (
+        "allreduce",
+        "--sizes",
+        "4:1K:16",
+        "--iterations",
+        "2",
+        "--json",
+        "--out",
+        str(tmp_path / "rows.jsonl"),
+    )
+    ranks = [realrun_command(*arguments, RANK=str(rank), **place) for rank in range(2)]
+    outputs = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    rows = [json.loads(line) for line in outputs[0][0].splitlines()]
+    assert [row["size_bytes"] for row in rows] == [4, 64, 1024]
+    assert outputs[1][0] == ""
+    assert (tmp_path / "rows.jsonl").read_text() == outputs[0][0]
+    assert {row["environment"]["launcher"] for row in rows} == {"RANK and WORLD_SIZE"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["allreduce"], "--ranks is needed"),
+        (["allreduce", "--ranks", "0"], "ranks must be 1 or more, got 0"),
+        (["allreduce", "--ranks", "2", "--algorithm", "torus2d", "--grid", "3x2"], "grid 3x2 gives 6 ranks, not 2"),
+        (["allreduce", "--ranks", "2", "--dtype", "quarter"], "dtype must be one of"),
+        (["allreduce", "--ranks", "2", "--predicted", "/nowhere"], "/nowhere holds no JSON lines"),
+        (["allreduce", "--ranks", "2", "--timeout", "60"], "timeout needs a unit"),
+        (["probe", "--ranks", "1"], "a probe needs 2 ranks or more, got 1"),
+    ],
+)
+def test_wrong_requests_get_one_sentence_and_exit_code_2(monkeypatch, capsys, arguments, text):
+    monkeypatch.setattr(sys, "argv", ["realrun", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output, error = capsys.readouterr()
+    assert (ended.value.code, output) == (2, "")
+    assert text in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_keeps_what_it_measured(tmp_path: Path):
+    out = tmp_path / "rows.jsonl"
+    run = realrun_command("allreduce", "--ranks", "2", "--sizes", "4:1G:2", "--out", str(out))
+    assert run.stdout is not None
+    while "float" not in run.stdout.readline():
+        pass
+    run.kill()
+    run.communicate()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows[0]["size_bytes"] == 4
+    assert len(rows[0]["samples_s"]) == 20
