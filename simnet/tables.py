@@ -123,9 +123,10 @@ def _has_interval(row: Row) -> bool:
 
 def _line(row: Row) -> str:
     wrong = row.num_wrong if isinstance(row, Measurement) else None
-    figures = (
-        time_text(row.time_s), bandwidth_text(row.algbw_bytes_per_s), bandwidth_text(row.busbw_bytes_per_s)
-    )  # fmt: skip
+    rate = row.algbw_bytes_per_s
+    if rate is None and row.size_bytes and row.time_s > 0:
+        rate = row.size_bytes / row.time_s
+    figures = (time_text(row.time_s), bandwidth_text(rate), bandwidth_text(row.busbw_bytes_per_s))
     text = row_start(row.collective, row.size_bytes, row.count, row.dtype) + f"  {' '.join(figures)}  "
     text += f"{_or_na(wrong):>6}"
     if isinstance(row, CollectivePrediction) and row.low_s is not None and row.high_s is not None:

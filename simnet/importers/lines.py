@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -39,7 +40,10 @@ def open_bytes(path: Path) -> BinaryIO:
 def open_text(path: Path) -> io.TextIOWrapper:
     """Open a file as text; bytes that are no text become U+FFFD."""
     raw = io.BufferedReader(open_bytes(path))  # type: ignore[type-var]
-    start = raw.peek(4)[:4]
+    try:
+        start = raw.peek(4)[:4]
+    except (EOFError, OSError, zlib.error) as error:
+        raise InvalidInput(f"{path} is a damaged gzip file: {error}; copy it again") from error
     encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     return io.TextIOWrapper(raw, encoding=encoding, errors="replace", newline=None)
 
@@ -57,7 +61,7 @@ def read_lines(path: Path) -> Iterator[Line]:
             while piece := text.readline(LONGEST_LINE):
                 number += 1
                 yield _line(number, piece)
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, OSError, zlib.error) as error:
             raise InvalidInput(f"{path} is damaged after line {number}: {error}; copy it again") from error
 
 

@@ -76,13 +76,18 @@ def factor_of(collective: str, ranks: int) -> float | None:
 def possible(row: Row) -> tuple[str, ...]:
     """Collectives that print this redop and root, most common first."""
     rooted = row.root is not None and row.root >= 0
+    if row.start.redop is None and not rooted:
+        return ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", SENDRECV)
     if row.start.redop not in (None, "none"):
         return ("reduce",) if rooted else ("all_reduce", "reduce_scatter")
     return ("broadcast", "gather", "scatter") if rooted else ("all_gather", "all_to_all", SENDRECV)
 
 
-def infer(rows: Sequence[Row], *, named: str | None, listed_ranks: int | None) -> Verdict:
-    """Collective and ranks that most rows agree with; what the log names and lists comes first among equals."""
+def infer(rows: Sequence[Row], *, named: str | None, listed_ranks: int | None, trusted: bool = True) -> Verdict:
+    """Collective and ranks that most rows agree with; what the log names and lists comes first among equals.
+
+    A list of ranks that is not `trusted` must be borne out by a row.
+    """
     kinds = possible(rows[0])
     ordered = tuple(sorted(kinds, key=lambda kind: kind != named))
     votes = {
@@ -96,9 +101,17 @@ def infer(rows: Sequence[Row], *, named: str | None, listed_ranks: int | None) -
     winners = [choice for choice, count in votes.items() if count == best]
     kind = winners[0][0]
     counts = {ranks for winner, ranks in winners if winner == kind}
-    ranks = listed_ranks if listed_ranks in counts else counts.pop() if len(counts) == 1 else None
+    only = next(iter(counts)) if len(counts) == 1 and _borne_out(rows, kind) else None
+    ranks = listed_ranks if trusted and listed_ranks in counts else only
     notes = (*_kind_remarks(ordered, winners, kind, named), *_rank_remarks(winners, kind, ranks, listed_ranks))
     return Verdict(kind, ranks, notes)
+
+
+def _borne_out(rows: Sequence[Row], kind: str) -> bool:
+    """Whether some row tells the ranks by itself."""
+    if kind in _PARTITIONED and any((parts(row.start) or 0) > 1 for row in rows):
+        return True
+    return any(row.informative and (_by_factor(row, kind) or row.half.busbw == 0) for row in rows)
 
 
 def _consistent(row: Row, kind: str, ranks: int) -> bool:
@@ -158,5 +171,4 @@ def _rank_remarks(winners: list[tuple[str, int]], kind: str, ranks: int | None, 
     if not listed and ranks:
         yield f"{ranks} ranks inferred from the columns"
     if ranks is None:
-        found = sorted(count for winner, count in winners if winner == kind)
-        yield f"ranks cannot be told: busbw/algbw allows {found[0]} to {found[-1]}"
+        yield "ranks cannot be told from the columns"

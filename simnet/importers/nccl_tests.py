@@ -42,7 +42,7 @@ class _Run:
     index: int
     banners: int = 0
     rank_zeros: int = 0
-    listed: set[int] = field(default_factory=set)
+    listed: list[int] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
     device: str | None = None
     named: str | None = None
@@ -59,6 +59,7 @@ class _Run:
     elided: bool = False
     last_length: int = 0
     old_algbw: bool = False
+    listed_after_header: bool = False
 
     @property
     def singletons(self) -> int:
@@ -74,6 +75,12 @@ class _Run:
     def nodes(self) -> int | None:
         alone = self.verdict is not None and self.verdict.ranks == 1
         return None if alone else len(self.hosts) or None
+
+    @property
+    def orderly(self) -> bool:
+        """Whether banner, all ranks in order and header came as printed: the list can be trusted on its own."""
+        in_order = self.listed == list(range(len(self.listed)))
+        return self.banners == 1 and in_order and self.header is not None and not self.listed_after_header
 
     @property
     def over(self) -> bool:
@@ -148,9 +155,10 @@ class _Stream:
     def _rank(self, rank: int, host: str, device: str) -> None:
         run = self.run
         if rank == 0 and run.ranks is not None and run.ranks > 1:
-            run.listed, run.hosts, run.rank_zeros = set(), set(), 0
+            run.listed, run.hosts, run.rank_zeros = [], set(), 0
         run.rank_zeros += rank == 0
-        run.listed.add(rank)
+        run.listed.append(rank)
+        run.listed_after_header = run.listed_after_header or run.header is not None
         run.hosts.add(host)
         run.device = device or run.device
 
@@ -212,7 +220,9 @@ class _Stream:
         if not run.waiting:
             return
         if run.verdict is None:
-            run.verdict = infer(run.waiting, named=run.named, listed_ranks=run.ranks)
+            run.verdict = infer(
+                run.waiting, named=run.named, listed_ranks=run.ranks, trusted=run.orderly or run.singletons > 0
+            )
             yield from (Note(f"run {run.index}: {text}") for text in run.verdict.notes)
             run.environment |= _environment(run)
         for row in run.waiting:
@@ -241,7 +251,8 @@ class _Stream:
         yield from self._emit()
         if run.header is None and run.num_rows == 0 and not run.banners:
             return
-        yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
+        if run.num_rows:
+            yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
         yield from (Note(f"run {run.index}: {text}") for text in _closing_notes(run))
 
 

@@ -1,0 +1,66 @@
+"""`simnet log`: what a log says, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simnet.importers.record import Item
+
+
+def command(
+    logs: Annotated[list[Path], typer.Argument(help="Logs or traces of any format read here.")],
+    *,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per row, note, fact and skipped line.")] = False,
+) -> None:
+    """Show the rows of a log as they are read, what was skipped and why, and what else it tells."""
+    from simnet.cli.app import print_json
+    from simnet.importers.logs import stream_log
+
+    for path in logs:
+        if json:
+            print_json(_record(item, path) for item in stream_log(path))
+            continue
+        for line in _lines(stream_log(path)):
+            print(line)
+
+
+def _record(item: Item, path: Path) -> dict[str, object]:
+    from dataclasses import asdict
+
+    kind = {"CollectivePrediction": "prediction"}.get(type(item).__name__, type(item).__name__.lower())
+    return {"kind": kind, "source": str(path), **asdict(item)}
+
+
+def _lines(items: Iterator[Item]) -> Iterator[str]:
+    """The table, with everything that is no row as a comment after it."""
+    from simnet.importers.record import Fact, Note, Skipped
+    from simnet.tables import nccl_table
+
+    comments: list[str] = []
+    skipped = 0
+
+    def rows() -> Iterator[object]:
+        nonlocal skipped
+        for item in items:
+            match item:
+                case Note():
+                    comments.append(f"# note: {item.text}")
+                case Fact():
+                    comments.append(f"# {item.name}: {item.value}")
+                case Skipped():
+                    skipped += 1
+                    if skipped <= 10:
+                        comments.append(f"# skipped line {item.line}: {item.reason}")
+                case _:
+                    yield item
+
+    yield from nccl_table(rows())  # type: ignore[arg-type]
+    yield from comments
+    if skipped:
+        yield f"# {skipped} rows or halves skipped"
