@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from math import lcm
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from simnet.collective import Collective, Kind
 from simnet.errors import InvalidInput, Unsupported
-from simnet.schedule import Item, Repeat, Schedule, Step
+from simnet.schedule import Item, Repeat, Schedule, Step, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,6 @@ def on_groups(
                 yield _map_item(item, spread, 1)
 
     return Phase(world_size, num_chunks, items, part.num_channels)
-
-
-def join(steps: Sequence[Step]) -> Step:
-    """Return one step with the rows of all, in that order; every payload is still read before any write."""
-    return Step(*(np.concatenate([getattr(step, column.name) for step in steps]) for column in fields(Step)))
 
 
 def channels(*parts: Part, name: str, collective: Collective) -> Schedule:

@@ -15,9 +15,10 @@ Rules that give it meaning:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -185,93 +186,143 @@ def _range_elements(first: IntArray, count: IntArray, schedule: Schedule, bounds
 
 
 def validate(schedule: Schedule) -> Schedule:
-    """Raise InvalidSchedule, with the step around the fault, where a rule of the module docstring is broken.
+    """Raise InvalidSchedule, with the transfer at fault, where a rule of the module docstring is broken.
 
     Returns the schedule, so that a builder can end with it. Costs one pass over all steps.
     """
-    schedule.collective.require(schedule.world_size, schedule.num_chunks)
-    cells = (schedule.world_size, schedule.num_chunks + schedule.num_scratch)
-    writer, reader = (np.full(cells if schedule.num_channels > 1 else (0, 0), -1, np.int64) for _ in range(2))
-    for index, step in enumerate(schedule.expand()):
-        _validate_ranges(schedule, index, step)
-        _validate_writes(schedule, index, step)
-        if schedule.num_channels > 1:
-            _validate_channels(schedule, index, step, writer, reader)
+    for _ in validated(schedule):
+        pass
     return schedule
 
 
-def _fault(schedule: Schedule, index: int, step: Step, row: int, text: str) -> InvalidSchedule:
-    transfer = list(step.transfers())[row]
-    return InvalidSchedule(f"{schedule.name}, world size {schedule.world_size}, step {index}: {text}: {transfer}")
+def validated(schedule: Schedule) -> Iterator[Step]:
+    """Yield the plain steps of a schedule once they have been held to the rules, several thousand rows at a time."""
+    schedule.collective.require(schedule.world_size, schedule.num_chunks)
+    cells = (schedule.world_size, schedule.num_chunks + schedule.num_scratch)
+    touched = _Touched(*(np.full(cells if schedule.num_channels > 1 else (0, 0), NOBODY, np.int64) for _ in range(2)))
+    first = 0
+    for batch in _batches(schedule.expand(), rows=1 << 14):
+        rows = _Rows(schedule, join(batch), first + np.repeat(np.arange(len(batch)), [len(step) for step in batch]))
+        _validate_ranges(rows)
+        _validate_writes(rows)
+        if schedule.num_channels > 1:
+            _validate_channels(rows, touched)
+        yield from batch
+        first += len(batch)
 
 
-def _validate_ranges(schedule: Schedule, index: int, step: Step) -> None:
-    limit = schedule.num_chunks + schedule.num_scratch
-    rules = (
-        ((step.src < 0) | (step.src >= schedule.world_size), "source is no rank"),
-        ((step.dst < 0) | (step.dst >= schedule.world_size), "destination is no rank"),
-        (step.src == step.dst, "a rank sends to itself"),
-        (step.count < 1, "count must be at least 1"),
-        ((step.src_chunk < 0) | (step.src_chunk + step.count > limit), "source chunks out of range"),
-        ((step.dst_chunk < 0) | (step.dst_chunk + step.count > limit), "destination chunks out of range"),
-        ((step.op != Op.COPY) & (step.op != Op.REDUCE), "unknown op"),
-        ((step.channel < 0) | (step.channel >= schedule.num_channels), "channel out of range"),
-    )
-    for broken, text in rules:
+def join(steps: Sequence[Step]) -> Step:
+    """Return one step with the rows of all, in that order."""
+    return Step(*(np.concatenate([getattr(step, column.name) for step in steps]) for column in fields(Step)))
+
+
+def _batches(steps: Iterator[Step], rows: int) -> Iterator[list[Step]]:
+    batch: list[Step] = []
+    held = 0
+    for step in steps:
+        batch.append(step)
+        held += len(step)
+        if held >= rows:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of several steps under validation, and the number of the step each belongs to."""
+
+    schedule: Schedule
+    step: Step
+    index: IntArray
+
+    def refuse(self, broken: npt.NDArray[np.bool_], text: str) -> None:
         if broken.any():
-            raise _fault(schedule, index, step, int(np.argmax(broken)), text)
-    limits = (step.src_chunk, step.dst_chunk)
-    crossing = [(c < schedule.num_chunks) & (c + step.count > schedule.num_chunks) for c in limits]
-    if schedule.num_scratch and (crossing[0] | crossing[1]).any():
-        raise _fault(schedule, index, step, int(np.argmax(crossing[0] | crossing[1])), "range runs into scratch")
+            row = int(np.argmax(broken))
+            where = f"{self.schedule.name}, world size {self.schedule.world_size}, step {int(self.index[row])}"
+            transfer = next(islice(self.step.transfers(), row, None))
+            raise InvalidSchedule(f"{where}: {text}: {transfer}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Channel that wrote or read each chunk of each rank, NOBODY or SEVERAL, each (world_size, chunks)."""
+
+    writer: IntArray
+    reader: IntArray
+
+
+def _validate_ranges(rows: _Rows) -> None:
+    schedule, step = rows.schedule, rows.step
+    limit = schedule.num_chunks + schedule.num_scratch
+    rows.refuse((step.src < 0) | (step.src >= schedule.world_size), "source is no rank")
+    rows.refuse((step.dst < 0) | (step.dst >= schedule.world_size), "destination is no rank")
+    rows.refuse(step.src == step.dst, "a rank sends to itself")
+    rows.refuse(step.count < 1, "count must be at least 1")
+    rows.refuse((step.src_chunk < 0) | (step.src_chunk + step.count > limit), "source chunks out of range")
+    rows.refuse((step.dst_chunk < 0) | (step.dst_chunk + step.count > limit), "destination chunks out of range")
+    rows.refuse((step.op < 0) | (step.op > 1), "unknown op")
+    rows.refuse((step.channel < 0) | (step.channel >= schedule.num_channels), "channel out of range")
+    for first in (step.src_chunk, step.dst_chunk):
+        crossing = (first < schedule.num_chunks) & (first + step.count > schedule.num_chunks)
+        rows.refuse(crossing, "range runs into scratch")
 
 
 def expand_chunks(first: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
     """Unroll ranges of chunks: row number and chunk of every single chunk, each (sum of count,)."""
+    ends = np.cumsum(count)
     rows = np.repeat(np.arange(len(first)), count)
-    offset = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    return rows, first[rows] + offset
+    return rows, np.arange(len(rows)) + (first - ends + count)[rows]
 
 
-def _validate_writes(schedule: Schedule, index: int, step: Step) -> None:
-    rows, chunks = expand_chunks(step.dst_chunk, step.count)
-    cell = step.dst[rows] * (schedule.num_chunks + schedule.num_scratch) + chunks
+def overlapping(first: IntArray, count: IntArray) -> bool:
+    """Whether any two of the ranges first[i] to first[i] + count[i] may share a place."""
+    order = np.argsort(first)
+    return bool((first[order][1:] < (first + count)[order][:-1]).any())
+
+
+def _validate_writes(rows: _Rows) -> None:
+    step, schedule = rows.step, rows.schedule
+    width = schedule.num_chunks + schedule.num_scratch
+    first = (rows.index * schedule.world_size + step.dst) * width + step.dst_chunk
+    if not overlapping(first, step.count):
+        return
+    row, cell = expand_chunks(first, step.count)
     order = np.argsort(cell, kind="stable")
-    cells, ops = cell[order], step.op[rows][order]
-    clash = (cells[1:] == cells[:-1]) & ((ops[1:] == Op.COPY) | (ops[:-1] == Op.COPY))
-    if clash.any():
-        row = int(rows[order][1:][np.argmax(clash)])
-        raise _fault(schedule, index, step, row, "a COPY meets another write to the same chunk")
+    cells, copies = cell[order], step.op[row][order] == int(Op.COPY)
+    clash = (cells[1:] == cells[:-1]) & (copies[1:] | copies[:-1])
+    broken = np.isin(np.arange(len(first)), row[order][1:][clash])
+    rows.refuse(broken, "a COPY meets another write to the same chunk")
 
 
-def _validate_channels(schedule: Schedule, index: int, step: Step, writer: IntArray, reader: IntArray) -> None:
-    shared = schedule.num_channels
-    rows, chunks = expand_chunks(step.src_chunk, step.count)
-    ranks, channel = step.src[rows], step.channel[rows]
-    _refuse(schedule, index, step, rows, _foreign(writer[ranks, chunks], channel))
-    _mark(reader, ranks, chunks, channel, shared)
-    rows, chunks = expand_chunks(step.dst_chunk, step.count)
-    ranks, channel = step.dst[rows], step.channel[rows]
-    foreign = _foreign(writer[ranks, chunks], channel) | _foreign(reader[ranks, chunks], channel)
-    _refuse(schedule, index, step, rows, foreign)
-    _mark(writer, ranks, chunks, channel, shared)
-    _refuse(schedule, index, step, rows, _foreign(writer[ranks, chunks], channel))
+NOBODY, SEVERAL = -1, -2
+
+
+def _validate_channels(rows: _Rows, touched: _Touched) -> None:
+    """Refuse a chunk of a rank that one channel writes and another touches, over the whole schedule."""
+    step, text = rows.step, "two channels of a rank touch one chunk and one of them writes"
+    row, chunks = expand_chunks(step.src_chunk, step.count)
+    cells, channel = (step.src[row], chunks), step.channel[row]
+    foreign = _foreign(touched.writer[cells], channel)
+    _mark(touched.reader, cells, np.where(_foreign(touched.reader[cells], channel), SEVERAL, channel))
+    rows.refuse(np.isin(np.arange(len(step)), row[foreign]), text)
+    row, chunks = expand_chunks(step.dst_chunk, step.count)
+    cells, channel = (step.dst[row], chunks), step.channel[row]
+    foreign = _foreign(touched.writer[cells], channel) | _foreign(touched.reader[cells], channel)
+    touched.writer[cells] = channel
+    foreign |= touched.writer[cells] != channel
+    rows.refuse(np.isin(np.arange(len(step)), row[foreign]), text)
 
 
 def _foreign(mark: IntArray, channel: IntArray) -> npt.NDArray[np.bool_]:
-    return (mark != -1) & (mark != channel)
+    return (mark != NOBODY) & (mark != channel)
 
 
-def _mark(table: IntArray, ranks: IntArray, chunks: IntArray, channel: IntArray, shared: int) -> None:
-    table[ranks, chunks] = np.where(_foreign(table[ranks, chunks], channel), shared, channel)
-    overwritten = table[ranks, chunks] != channel
-    table[ranks[overwritten], chunks[overwritten]] = shared
-
-
-def _refuse(schedule: Schedule, index: int, step: Step, rows: IntArray, foreign: npt.NDArray[np.bool_]) -> None:
-    if foreign.any():
-        row = int(rows[np.argmax(foreign)])
-        raise _fault(schedule, index, step, row, "two channels of a rank touch one chunk and one of them writes")
+def _mark(table: IntArray, cells: tuple[IntArray, IntArray], marks: IntArray) -> None:
+    table[cells] = marks
+    mixed = table[cells] != marks
+    table[cells[0][mixed], cells[1][mixed]] = SEVERAL
 
 
 def format_schedule(schedule: Schedule, *, max_steps: int = 64) -> str:

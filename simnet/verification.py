@@ -9,10 +9,10 @@ import numpy as np
 
 from simnet.algorithms.registry import Algorithm, Options, algorithms, find
 from simnet.collective import IntArray
-from simnet.errors import Unsupported
+from simnet.errors import Unsupported, WrongResult
 from simnet.interpreters import execute
 from simnet.interpreters.check import check
-from simnet.schedule import Op, Schedule, Step, Transfer, expand_chunks
+from simnet.schedule import Op, Repeat, Schedule, Transfer
 
 
 def verify(algorithm: str, *, max_ranks: int) -> Iterator[dict[str, Any]]:
@@ -20,15 +20,36 @@ def verify(algorithm: str, *, max_ranks: int) -> Iterator[dict[str, Any]]:
 
     Raises
     ------
-    WrongResult, InvalidSchedule : the first schedule that fails, with rank, chunk, step and last writer.
+    WrongResult, InvalidSchedule : the first schedule that fails, with rank, chunk, step and last writer,
+        or whose messages or bytes per rank are not those of the algorithm's closed form.
     """
-    chosen = algorithms().values() if algorithm == "all" else [find(algorithm)]
-    for one in chosen:
+    for one in algorithms().values() if algorithm == "all" else [find(algorithm)]:
         count = 0
-        for schedule in schedules(one, max_ranks=max_ranks):
+        for options, schedule in variants(one, max_ranks=max_ranks):
             check(schedule)
+            check_traffic(one, options, schedule)
             count += 1
-        yield {"algorithm": one.name, "collective": str(one.kind), "schedules": count, "max_ranks": max_ranks}
+        counted = "closed form" if one.states_traffic else "not stated"
+        row = {"algorithm": one.name, "collective": str(one.kind), "schedules": count, "max_ranks": max_ranks}
+        yield row | {"traffic": counted}
+
+
+def check_traffic(algorithm: Algorithm, options: Options, schedule: Schedule) -> None:
+    """Raise WrongResult unless every rank sends the messages and bytes of the closed form, where there is one."""
+    if not algorithm.states_traffic:
+        return
+    traffic = algorithm.traffic(schedule.world_size, **options)
+    for found, stated, what in zip(
+        sent(schedule), (traffic.messages, traffic.share), ("messages", "chunks"), strict=True
+    ):
+        due = np.broadcast_to(stated, found.shape) * (schedule.num_chunks if what == "chunks" else 1)
+        wrong = np.flatnonzero(np.abs(found - due) > 1e-9 * np.maximum(due, 1))
+        if len(wrong):
+            rank = int(wrong[0])
+            raise WrongResult(
+                f"{schedule.name}, world size {schedule.world_size}, options {dict(options)}: rank {rank} sends "
+                f"{found[rank]} {what}, its closed form says {due[rank]:g}"
+            )
 
 
 def schedules(algorithm: Algorithm, *, max_ranks: int) -> Iterator[Schedule]:
@@ -52,14 +73,13 @@ def variants(algorithm: Algorithm, *, max_ranks: int) -> Iterator[tuple[Options,
 def sent(schedule: Schedule) -> tuple[IntArray, IntArray]:
     """Messages and chunks every rank sends, each (world_size,)."""
     messages, chunks = (np.zeros(schedule.world_size, np.int64) for _ in range(2))
-    for step in schedule.expand():
-        np.add.at(messages, _senders(step), 1)
-        np.add.at(chunks, step.src, step.count)
+    for item in schedule.steps():
+        step, times = (item.step, item.times) if isinstance(item, Repeat) else (item, 1)
+        pairs = np.unique((step.src * schedule.world_size + step.dst) * schedule.num_channels + step.channel)
+        senders = pairs // schedule.num_channels // schedule.world_size
+        messages += times * np.bincount(senders, minlength=schedule.world_size)
+        np.add.at(chunks, step.src, times * step.count)
     return messages, chunks
-
-
-def _senders(step: Step) -> IntArray:
-    return np.unique(np.stack([step.src, step.dst, step.channel]), axis=1)[0]
 
 
 def redundant(schedule: Schedule, *, sample: int | None = None, seed: int = 0) -> list[Transfer]:
@@ -79,25 +99,19 @@ def redundant(schedule: Schedule, *, sample: int | None = None, seed: int = 0) -
     cells = (schedule.world_size, schedule.num_chunks + schedule.num_scratch, 1)
     state = np.repeat(rng.integers(-(2**62), 2**62, cells), len(tried) + 1, axis=2)
     omitted: list[Transfer] = []
-    for index, (step, rows, payload) in enumerate(execute.run(schedule, state, schedule.num_chunks)):
+    for index, move in enumerate(execute.run(schedule, state, schedule.num_chunks)):
         columns = np.flatnonzero((tried >= rows_before[index]) & (tried < rows_before[index + 1]))
-        omitted += _omit(step, rows, payload, state, columns=columns, left_out=tried[columns] - rows_before[index])
+        omitted += _omit(move, state, columns=columns, left_out=tried[columns] - rows_before[index])
     wanted = schedule.collective.wants(schedule.world_size, schedule.num_chunks)
     results = state[:, : schedule.num_chunks][wanted]
     same = (results[:, :-1] == results[:, -1:]).all(axis=0)
     return [omitted[i] for i in np.flatnonzero(same)]
 
 
-def _omit(
-    step: Step, rows: IntArray, payload: IntArray, state: IntArray, *, columns: IntArray, left_out: IntArray
-) -> list[Transfer]:
+def _omit(move: execute.Move, state: IntArray, *, columns: IntArray, left_out: IntArray) -> list[Transfer]:
     """Change the payload of each column so that writing it has no effect for the row left out in that column."""
-    if not len(columns):
-        return []
-    _, target = expand_chunks(step.dst_chunk, step.count)
     for column, row in zip(columns, left_out, strict=True):
-        mine = rows == row
-        old = state[step.dst[row], target[mine], column]
-        payload[mine, column] = 0 if step.op[row] == Op.REDUCE else old
-    transfers = list(step.transfers())
-    return [transfers[row] for row in left_out]
+        mine = move.rows == row
+        old = state[..., column].reshape(-1)[move.target[mine]]
+        move.payload[mine, column] = 0 if move.step.op[row] == Op.REDUCE else old
+    return [list(move.step.transfers())[row] for row in left_out]

@@ -10,8 +10,7 @@ import numpy as np
 from simnet.algorithms.halving_doubling import exchange, position
 from simnet.algorithms.registry import Traffic, algorithm
 from simnet.collective import Collective, IntArray, Kind
-from simnet.combine import join
-from simnet.schedule import Item, Op, Schedule, Step
+from simnet.schedule import Item, Op, Schedule, Step, join
 
 
 def blocks(world_size: int) -> list[IntArray]:

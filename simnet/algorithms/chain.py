@@ -15,7 +15,7 @@ SEGMENTS = 16
 
 
 def _variants(world_size: int) -> Iterable[Options]:
-    return [{"segments": segments} for segments in (1, 3)]
+    return [{}, {"segments": 1}, {"segments": 3}]
 
 
 def _up(world_size: int, segments: int = SEGMENTS) -> Traffic:

@@ -17,7 +17,7 @@ from simnet.schedule import Schedule
 
 
 def _variants(world_size: int) -> Iterable[Options]:
-    return [{"ranks_per_node": size, "segments": 3} for size in divisors(world_size)]
+    return [{}, *({"ranks_per_node": size, "segments": 3} for size in divisors(world_size))]
 
 
 def _traffic(world_size: int, ranks_per_node: int | None = None, segments: int = SEGMENTS) -> Traffic:

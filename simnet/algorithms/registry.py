@@ -50,6 +50,11 @@ class Algorithm:
         return (inspect.getdoc(self.build) or "").partition("\n")[0]
 
     @property
+    def states_traffic(self) -> bool:
+        """Whether the algorithm was registered with a closed form of its traffic."""
+        return self.traffic is not _unknown
+
+    @property
     def options(self) -> tuple[str, ...]:
         """Names of the keyword-only options the builder takes."""
         parameters = inspect.signature(self.build).parameters.values()

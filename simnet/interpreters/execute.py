@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from simnet.errors import InvalidInput
 from simnet.schedule import Op, Schedule, Step, chunk_bounds, expand_chunks, transfer_elements
 
 Data = npt.NDArray[Any]
+_REDUCE = int(Op.REDUCE)
 
 
 def execute(schedule: Schedule, inputs: Data) -> Data:
@@ -42,20 +44,39 @@ def scratch_elements(schedule: Schedule, count: int) -> int:
     return schedule.num_scratch * (count // schedule.num_chunks)
 
 
-def run(schedule: Schedule, state: Data, count: int) -> Iterator[tuple[Step, IntArray, Data]]:
-    """Apply the schedule to `state` (world_size, count + scratch, ...) in place.
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step about to be applied: payload (elements, ...) goes to the cells `target` of the flat state.
 
-    Yields each step before it is applied, with the row of `step` every element belongs to and the
-    payload (elements, ...), so that another number system can look at what is about to be written.
+    rows says which row of `step` each element belongs to. Changing the payload changes what is written.
+    """
+
+    step: Step
+    rows: IntArray
+    target: IntArray
+    payload: Data
+
+
+def run(schedule: Schedule, state: Data, count: int, *, steps: Iterable[Step] | None = None) -> Iterator[Move]:
+    """Apply the schedule to `state` (world_size, count + scratch, ...) in place; yield each step before it is applied.
+
+    Parameters
+    ----------
+    state : contiguous; its last axes hold whatever number system is wanted, with `+` as the reduction.
+    steps : the schedule's own steps, where the caller looks at them on the way; default schedule.expand().
     """
     bounds = element_bounds(schedule, count)
-    for step in schedule.expand():
-        elements = transfer_elements(step, schedule, bounds)
-        rows, source = expand_chunks(bounds[step.src_chunk], elements)
-        _, target = expand_chunks(bounds[step.dst_chunk], elements)
-        payload = state[step.src[rows], source]
-        yield step, rows, payload
-        _write(state, step.dst[rows], target, payload, step.op[rows] == Op.REDUCE)
+    width = state.shape[1]
+    assert state.flags.c_contiguous
+    cells = state.reshape(state.shape[0] * width, *state.shape[2:])
+    for step in schedule.expand() if steps is None else steps:
+        elements = step.count if count == schedule.num_chunks else transfer_elements(step, schedule, bounds)
+        rows, source = expand_chunks(step.src * width + bounds[step.src_chunk], elements)
+        shift = (step.dst - step.src) * width + bounds[step.dst_chunk] - bounds[step.src_chunk]
+        target = source + shift[rows]
+        payload = cells[source]
+        yield Move(step, rows, target, payload)
+        _write(cells, target, payload, step.op, rows)
 
 
 def element_bounds(schedule: Schedule, count: int) -> IntArray:
@@ -65,12 +86,20 @@ def element_bounds(schedule: Schedule, count: int) -> IntArray:
     return np.concatenate([bounds, scratch])
 
 
-def _write(state: Data, ranks: IntArray, target: IntArray, payload: Data, reduces: npt.NDArray[np.bool_]) -> None:
-    copies = ~reduces
-    state[ranks[copies], target[copies]] = payload[copies]
-    ranks, target, payload = ranks[reduces], target[reduces], payload[reduces]
-    for layer in _layers(ranks * state.shape[1] + target):
-        state[ranks[layer], target[layer]] += payload[layer]
+def _write(cells: Data, target: IntArray, payload: Data, op: IntArray, rows: IntArray) -> None:
+    if not op.any():
+        cells[target] = payload
+        return
+    if not op.all():
+        reduces = op[rows] == _REDUCE
+        cells[target[~reduces]] = payload[~reduces]
+        target, payload = target[reduces], payload[reduces]
+    ordered = np.sort(target)
+    if (ordered[1:] != ordered[:-1]).all():
+        cells[target] += payload
+        return
+    for layer in _layers(target):
+        cells[target[layer]] += payload[layer]
 
 
 def _layers(cell: IntArray) -> Iterator[IntArray]:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from simnet.algorithms.registry import algorithms, build
 from simnet.algorithms.trees import complement, in_order_parents
-from simnet.errors import InvalidInput, Unsupported
+from simnet.errors import InvalidInput, Unsupported, WrongResult
 from simnet.schedule import Repeat, Schedule
-from simnet.verification import sent, variants
+from simnet.verification import check_traffic, variants
 
 
 def _steps(schedule: Schedule) -> int:
@@ -17,10 +19,13 @@ def _steps(schedule: Schedule) -> int:
 @pytest.mark.parametrize("name", algorithms())
 def test_messages_and_bytes_per_rank_are_those_of_the_closed_form(name: str) -> None:
     for options, schedule in variants(algorithms()[name], max_ranks=17):
-        messages, chunks = sent(schedule)
-        traffic = algorithms()[name].traffic(schedule.world_size, **options)
-        np.testing.assert_array_equal(messages, np.broadcast_to(traffic.messages, messages.shape), str(options))
-        np.testing.assert_allclose(chunks, np.multiply(traffic.share, schedule.num_chunks), rtol=1e-12, atol=1e-9)
+        check_traffic(algorithms()[name], options, schedule)
+
+
+def test_traffic_that_is_not_the_closed_form_is_refused_with_the_rank() -> None:
+    liar = replace(algorithms()["ring"], traffic=algorithms()["ring_all_gather"].traffic)
+    with pytest.raises(WrongResult, match="rank 0 sends 6 messages, its closed form says 3"):
+        check_traffic(liar, {}, build("ring", 4))
 
 
 @pytest.mark.parametrize("name", algorithms())
@@ -125,4 +130,4 @@ def test_every_algorithm_says_what_it_does_and_what_it_costs(name: str) -> None:
     one = algorithms()[name]
     assert one.summary
     assert "Source:" in str(one.build.__doc__), "cite the paper"
-    assert one.traffic(4).messages is not None
+    assert one.states_traffic
