@@ -91,11 +91,11 @@ def on_groups(
     first = np.broadcast_to(np.asarray(first_chunk, np.int64), members.shape[:1])
 
     def spread(step: Step) -> Step:
-        source, target = ((first[:, None] + chunk).reshape(-1) for chunk in (step.src_chunk, step.dst_chunk))
-        count, op, channel = (np.tile(column, len(first)) for column in (step.count, step.op, step.channel))
-        return Step(
-            members[:, step.src].reshape(-1), members[:, step.dst].reshape(-1), source, target, count, op, channel
-        )
+        group = np.arange(len(first)).repeat(len(step))
+        row = np.tile(np.arange(len(step)), len(first))
+        src, dst = members[group, step.src[row]], members[group, step.dst[row]]
+        source, target = first[group] + step.src_chunk[row], first[group] + step.dst_chunk[row]
+        return Step(src, dst, source, target, step.count[row], step.op[row], step.channel[row])
 
     def items() -> Iterator[Item]:
         for item in part.items():
@@ -141,7 +141,8 @@ def relabel(schedule: Schedule, ranks: npt.ArrayLike) -> Schedule:
         raise InvalidInput(f"ranks must be a permutation of 0 to {schedule.world_size - 1}, got {new.tolist()[:16]}")
 
     def change(step: Step) -> Step:
-        return replace(step, src=new[step.src], dst=new[step.dst])
+        ranks = new[step.src], new[step.dst]
+        return Step(*ranks, step.src_chunk, step.dst_chunk, step.count, step.op, step.channel)
 
     def items() -> Iterator[Item]:
         return (_map_item(item, change, 1) for item in schedule.items())
@@ -200,9 +201,8 @@ def _scaled(step: Step, factor: int) -> Step:
 
 
 def _shifted(step: Step, chunks: int, channel: int) -> Step:
-    return replace(
-        step, src_chunk=step.src_chunk + chunks, dst_chunk=step.dst_chunk + chunks, channel=step.channel + channel
-    )
+    source, target = step.src_chunk + chunks, step.dst_chunk + chunks
+    return Step(step.src, step.dst, source, target, step.count, step.op, step.channel + channel)
 
 
 def _map_item(item: Item, change: Callable[[Step], Step], scale: int) -> Item:

@@ -82,8 +82,11 @@ class Step:
     ) -> Step:
         """Build a step from columns that broadcast against each other; dst_chunk defaults to src_chunk."""
         dst_chunk = src_chunk if dst_chunk is None else dst_chunk
-        parts = np.broadcast_arrays(src, dst, src_chunk, dst_chunk, count, op, channel)
-        return cls(*(np.array(part, dtype=np.int64).reshape(-1) for part in parts))
+        parts = (src, dst, src_chunk, dst_chunk, count, int(op) if isinstance(op, Op) else op, channel)
+        table = np.empty((len(parts), *np.broadcast_shapes(*(np.shape(part) for part in parts))), np.int64)
+        for row, part in zip(table, parts, strict=True):
+            row[...] = part
+        return cls(*table.reshape(len(parts), -1))
 
     def __len__(self) -> int:
         return len(self.src)
