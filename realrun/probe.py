@@ -47,6 +47,7 @@ class ProbePlan:
     ----------
     pairs : how many pairs of ranks, taken evenly from all there are; 0 for all
     loaded : all ranks exchange at once, in neighbouring pairs, instead of pair by pair
+    one_way : messages there and back, besides those both ways at once
     rates : also the rates of addition and copy at sizes where they outweigh the call (64 KiB and more),
         on every rank at once where loaded, else on rank 0
     compute : also rates of matrix products and convolutions in each precision, on rank 0
@@ -55,6 +56,7 @@ class ProbePlan:
     sizes: tuple[Bytes, ...]
     pairs: int = 1
     loaded: bool = False
+    one_way: bool = True
     rates: bool = True
     compute: bool = False
     iterations: int = 20
@@ -154,7 +156,7 @@ def traffic(world_size: int, pairs: Sequence[Pair], *, both_ways: bool) -> Sched
 
 def _message_records(plan: ProbePlan, site: Site, pairs: list[Pair], size: Bytes) -> Iterator[dict[str, Any]]:
     tensor = torch.zeros(2 * size, dtype=torch.uint8, device=site.device)
-    for both_ways in (False, True):
+    for both_ways in (False, True) if plan.one_way else (True,):
         executor = Executor(traffic(len(site.names), pairs, both_ways=both_ways), timeout=plan.timeout)
         durations = _timed(partial(_run, executor, tensor), plan, site)
         quantity = "bidirectional_bandwidth" if both_ways else "latency" if size < _SMALL else "bandwidth"

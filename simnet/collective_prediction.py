@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from simnet.algorithms.grid import Grid, parse_grid
 from simnet.algorithms.registry import build, find
 from simnet.catalog import load_cluster, uniform
 from simnet.collective import Kind
 from simnet.costs.alpha_beta import AlphaBeta
+from simnet.costs.fitted import of_profile
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
 from simnet.hardware import Cluster
 from simnet.interpreters import engine as engines
 from simnet.metrics import algbw, busbw
 from simnet.paths import Paths
-from simnet.results import CollectivePrediction, Estimate
+from simnet.profiles import read_profile
+from simnet.results import CollectivePrediction, Estimate, Fitted, Profile
 from simnet.schedule import Schedule
 from simnet.topologies.registry import cluster_paths
 from simnet.units import Bytes, parse_sizes
@@ -27,6 +31,8 @@ ITEM_SIZES = {
     "float": 4, "double": 8, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int32": 4, "uint32": 4,
     "int64": 8, "uint64": 8,
 }  # fmt: skip
+
+_UNLIMITED = 1e15
 
 _PARTITIONED = (Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.ALL_TO_ALL)
 
@@ -44,6 +50,7 @@ def predict_collective(
     dtype: str = "float",
     engine: str = "auto",
     cost: CostModel | None = None,
+    profile: str | Path | Profile | None = None,
     catalog: str | None = None,
 ) -> list[CollectivePrediction]:
     """Predict how long a collective takes, for every size.
@@ -53,26 +60,75 @@ def predict_collective(
     cluster : name in the catalogue, or a record; `uniform` needs bandwidth and latency
     algorithm : name in the catalogue
     grid : of grid algorithms, "4x4" or (4, 4)
-    ranks_per_node : devices used of every node; default all
+    ranks_per_node : devices used of every node; default all; on uniform, where ranks are alike, the algorithm's groups
     sizes : bytes per rank, as text in nccl-tests' grammar or whole numbers
     dtype : nccl-tests' name of the element type; sizes are rounded down to whole elements, and where ranks
         own parts to a multiple of the ranks, as nccl-tests does
     engine : auto, estimate or simulate
     cost : what a message costs; default alpha-beta
+    profile : what messages and additions cost, as `simnet calibrate` found it, a record or its file; in place of
+        `cost`. `uniform` then needs no bandwidth and latency. Rows get the profile's 80 % interval, all
+        its figures at their slow ends or all at their fast ends.
     catalog : folder with files of your own
 
     Raises
     ------
     InvalidInput : unknown name, wrong unit, a grid that does not multiply to the ranks, ...
     """
+    fitted = read_profile(profile) if isinstance(profile, str | Path) else profile
+    if fitted is not None and cost is not None:
+        raise InvalidInput(f"cost and profile exclude each other, got {cost.name} and {fitted.name}; leave one out")
+    if fitted is not None and cluster == "uniform" and bandwidth is None and latency is None:
+        bandwidth, latency = _UNLIMITED, 0.0
     site = _site(
         cluster, bandwidth=bandwidth, latency=latency, ranks=ranks, ranks_per_node=ranks_per_node, catalog=catalog
     )
     schedule = _schedule(algorithm, ranks, grid, site.ranks_per_node if ranks_per_node is None else ranks_per_node)
     counts = _counts(sizes, dtype, schedule)
-    model = cost or AlphaBeta()
-    timed = engines.run(schedule, np.array(counts), site.paths, model, engine=engine, itemsize=ITEM_SIZES[dtype])
-    return _rows(schedule, site, counts, dtype, timed)
+    prices = [(cost or AlphaBeta(), 0.0)] if fitted is None else _prices(fitted)
+    timed = [
+        engines.run(
+            schedule, np.array(counts), site.paths, model, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma
+        )
+        for model, gamma in prices
+    ]
+    rows = _rows(schedule, site, counts, dtype, timed[0])
+    return rows if fitted is None else _with_interval(rows, fitted, [run.time for run in timed])
+
+
+def _prices(profile: Profile) -> list[tuple[CostModel, float]]:
+    """Message costs and seconds per byte added: the values, then all at their fast and all at their slow ends."""
+    gamma = profile.gamma_s_per_byte or Fitted(0.0, 0.0, 0.0)
+    return [
+        (of_profile(profile), gamma.value),
+        (of_profile(_corner(profile, "low", "high")), gamma.low),
+        (of_profile(_corner(profile, "high", "low")), gamma.high),
+    ]
+
+
+def _corner(profile: Profile, latency: str, bandwidth: str) -> Profile:
+    def at(fitted: Fitted, end: str) -> Fitted:
+        return replace(fitted, value=getattr(fitted, end))
+
+    segments = (
+        replace(
+            segment,
+            latency_s=at(segment.latency_s, latency),
+            bandwidth_bytes_per_s=at(segment.bandwidth_bytes_per_s, bandwidth),
+        )
+        for segment in profile.segments
+    )
+    return replace(profile, segments=tuple(segments))
+
+
+def _with_interval(
+    rows: list[CollectivePrediction], profile: Profile, times: Sequence[npt.ArrayLike]
+) -> list[CollectivePrediction]:
+    ends = np.sort([np.asarray(time, float) for time in times], axis=0)[[0, -1]]
+    return [
+        replace(row, profile=profile.name, low_s=float(low), high_s=float(high))
+        for row, low, high in zip(rows, *ends, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +158,7 @@ def _site(
         chosen = load_cluster(cluster, catalog) if isinstance(cluster, str) else cluster
     if ranks < 1:
         raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
-    paths = cluster_paths(chosen, ranks, ranks_per_node=ranks_per_node)
+    paths = cluster_paths(chosen, ranks, ranks_per_node=None if cluster == "uniform" else ranks_per_node)
     return _Site(chosen.name, paths, chosen.node.num_devices)
 
 

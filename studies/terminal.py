@@ -9,9 +9,11 @@ _HIDDEN = ("basis", "reason", "source", "note")
 
 
 def print_result(result: Result) -> None:
-    """Print the rows as a table, long texts left to the report, then the claims."""
+    """Print the rows as a table, long texts left to the report, then the notes and the claims."""
     for table in result.tables or [Table("", result.rows)]:
         print(table_text(table))
+    for note in result.notes:
+        print(note)
     for claim in result.claims:
         detail = f" ({claim.detail})" if claim.detail else ""
         print(f"{'holds' if claim.holds else 'FAILS'}  {claim.text}{detail}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,9 @@ def command(
     ] = "4:32M:2",
     dtype: Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, ...")] = "float",
     engine: Annotated[str, typer.Option(help="auto, estimate or simulate.")] = "auto",
+    profile: Annotated[
+        Path | None, typer.Option(help="What `simnet calibrate` wrote, in place of alpha and beta.")
+    ] = None,
     catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per size.")] = False,
 ) -> None:
@@ -31,7 +35,7 @@ def command(
 
     rows = predict_collective(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, algorithm=algorithm, grid=grid,
-        ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype, engine=engine, catalog=catalog,
+        ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype, engine=engine, profile=profile, catalog=catalog,
     )  # fmt: skip
     if json:
         print_json(rows)

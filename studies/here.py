@@ -1,0 +1,182 @@
+"""Closing the loop on this machine: probe, calibrate, predict, then measure, on four local ranks.
+
+Four gloo ranks on the loopback device, seen as a 2 x 2 grid and as two nodes of two. A probe measures what
+a message costs while all ranks exchange, and what an addition costs; the profile fitted to it predicts four
+algorithms at sizes nothing was fitted to; the predictions are written to a file; then PyTorch runs the same
+schedules. Loopback is no network: where ranks share cores, a message takes as long as the scheduler lets
+it, so the report says how far the samples of one row lie apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simnet.calibration import calibrate
+from simnet.collective_prediction import predict_collective
+from simnet.comparison import Accuracy, Comparison, compare
+from simnet.errors import Unsupported
+from simnet.importers.logs import read_log
+from simnet.results import CollectivePrediction, Profile
+from simnet.units import format_duration, parse_sizes
+from studies.study import Claim, Picture, Result, Row, Table
+
+if TYPE_CHECKING:
+    from realrun.ranks import RankPool
+
+RANKS = 4
+ALGORITHMS: Mapping[str, Mapping[str, Any]] = {
+    "ring": {},
+    "torus2d": {"grid": (2, 2)},
+    "halving_doubling": {},
+    "hierarchical": {"ranks_per_node": 2},
+}
+_PROBE_SIZES = {True: "1K:4M:16", False: "256:4M:4"}
+_SIZES = {True: "16K,1M", False: "4K:4M:4"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Predicted:
+    rows: list[CollectivePrediction]
+    profile: Profile
+    sha256: str
+    written: float
+
+
+def run(*, quick: bool = False) -> Result:
+    """Probe, calibrate, predict and write it down, measure, compare.
+
+    Raises
+    ------
+    Unsupported : torch is not installed.
+    """
+    if find_spec("torch") is None:
+        raise Unsupported('the study "here" needs PyTorch; install simnet-testbed[real]')
+    from realrun.ranks import RankPool
+
+    iterations = 8 if quick else 20
+    with TemporaryDirectory() as folder, RankPool(RANKS) as pool:
+        predicted = _predict(pool, Path(folder), quick, iterations)
+        began = time.time()
+        measured = _measure(pool, quick, iterations)
+        log = _write(Path(folder) / "measured.jsonl", measured)
+        compared = compare(
+            predicted.rows, read_log(log).measurements, profiles={predicted.profile.name: predicted.profile}
+        )
+    return _result(predicted, measured, compared, began)
+
+
+def _predict(pool: RankPool, folder: Path, quick: bool, iterations: int) -> _Predicted:
+    from realrun.probe import ProbePlan, probe
+
+    plan = ProbePlan(
+        tuple(parse_sizes(_PROBE_SIZES[quick])), loaded=True, one_way=False, iterations=iterations, warmup=5
+    )
+    log = read_log(_write(folder / "probe.jsonl", pool.stream(probe, plan)))
+    profile = calibrate(log.measurements, name="this machine")
+    rows = [row for name, options in ALGORITHMS.items() for row in _predictions(name, options, profile, quick)]
+    path = _write(folder / "predicted.jsonl", map(asdict, rows))
+    return _Predicted(rows, profile, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime)
+
+
+def _predictions(
+    algorithm: str, options: Mapping[str, Any], profile: Profile, quick: bool
+) -> list[CollectivePrediction]:
+    return predict_collective(ranks=RANKS, algorithm=algorithm, sizes=_SIZES[quick], profile=profile, **options)
+
+
+def _measure(pool: RankPool, quick: bool, iterations: int) -> list[dict[str, Any]]:
+    from realrun.benchmark import Plan, sweep
+
+    sizes = tuple(parse_sizes(_SIZES[quick]))
+    plans = (Plan(name, sizes, options, iterations=iterations, warmup=5) for name, options in ALGORITHMS.items())
+    return [row for plan in plans for row in pool.stream(sweep, plan)]
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _result(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, began: float) -> Result:
+    samples = {(row["algorithm"], row["size_bytes"]): row["samples_s"] for row in measured}
+    rows = [
+        {
+            "id": f"here-{row.algorithm}-{row.size_bytes}", "algorithm": row.algorithm, "size_bytes": row.size_bytes,
+            "unit": "s", "predicted": row.expected_s, "low": row.low_s, "high": row.high_s, "measured": row.measured_s,
+            "fastest": min(samples[row.algorithm, row.size_bytes]),
+            "spread": _spread(samples[row.algorithm, row.size_bytes]), "error": row.error, "inside": row.inside,
+        }
+        for row in compared.rows
+    ]  # fmt: skip
+    wrong = sum(row["num_wrong"] for row in measured)
+    claims = [
+        Claim("every element of every sum is right", wrong == 0, f"{wrong} wrong"),
+        Claim("predictions were written before the measurement began", predicted.written < began,
+              f"sha256 {predicted.sha256[:16]}"),
+        Claim("no row was fitted to", not compared.calibrated),
+    ]  # fmt: skip
+    picture = Picture("times", "Predicted (lines, with their intervals) and measured (points) times.", _drawing(rows))
+    tables = [Table("Predicted and measured on this machine", rows)]
+    return Result(rows, claims, tables, [picture], _notes(predicted, measured, compared))
+
+
+def _spread(samples: Sequence[float]) -> float:
+    """Distance between the quartiles over the median, a fraction."""
+    low, middle, high = np.quantile(samples, [0.25, 0.5, 0.75])
+    return float((high - low) / middle)
+
+
+def _notes(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison) -> list[str]:
+    segments = "; ".join(
+        f"up to {'any size' if s.max_bytes is None else f'{s.max_bytes} bytes'} {format_duration(s.latency_s.value)} "
+        f"and {s.bandwidth_bytes_per_s.value / 1e9:.3g} GB/s"
+        for s in predicted.profile.segments
+    )
+    return [
+        _accuracy_text(compared.accuracy()),
+        _noise_text(measured),
+        f"A message while all ranks exchange, as fitted to {len(predicted.profile.points)} probe rows "
+        f"({len(predicted.profile.refused)} refused): {segments}.",
+    ]
+
+
+def _accuracy_text(figures: Accuracy) -> str:
+    return (
+        f"{figures.rows} rows, none fitted to: geometric mean error {figures.geometric_mean:.0%}, "
+        f"MAPE {figures.mape:.0%}, bias {figures.bias:+.0%}, largest {figures.max:.0%}."
+    )
+
+
+def _noise_text(measured: Sequence[Mapping[str, Any]]) -> str:
+    environment = measured[0]["environment"]
+    spread = float(np.median([_spread(row["samples_s"]) for row in measured]))
+    shared = f"{RANKS} ranks share {environment['cores']} cores, so times include waiting for a core. "
+    return (shared if environment["ranks_exceed_cores"] else "") + (
+        f"The middle half of a row's samples spans {spread:.0%} of their median (median over rows)."
+    )
+
+
+def _drawing(rows: Sequence[Row]) -> Any:
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time, s")
+        for algorithm in ALGORITHMS:
+            own = [row for row in rows if row["algorithm"] == algorithm]
+            sizes = [row["size_bytes"] for row in own]
+            line = axes.plot(sizes, [row["predicted"] for row in own], label=algorithm)[0]
+            axes.fill_between(sizes, [row["low"] for row in own], [row["high"] for row in own],
+                              color=line.get_color(), alpha=0.1)  # fmt: skip
+            axes.plot(sizes, [row["measured"] for row in own], "o", color=line.get_color())
+        axes.legend()
+        axes.grid(visible=True, alpha=0.3)
+
+    return draw
