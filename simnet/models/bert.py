@@ -13,7 +13,6 @@ from simnet.models.transformer import Transformer, sequences
 _SOURCE = "Devlin et al., NAACL 2019; layers as Hugging Face's BertForPreTraining lists them"
 _WORDS = 30522
 _POSITIONS = 512
-_MASKED = 0.15
 
 
 def _encoder(net: Transformer, prefix: str, heads: int) -> None:
@@ -39,8 +38,10 @@ def _heads(net: Transformer, masked: int) -> None:
     net.linear("cls.seq_relationship", net.width, 2, tokens=1)
 
 
-def _bert(depth: int, width: int, heads: int, sequence_length: int) -> Layers:
+def _bert(depth: int, width: int, heads: int, sequence_length: int, masked: float) -> Layers:
     net = sequences(sequence_length, width, heads)
+    if not 0 < masked <= 1:
+        raise InvalidInput(f"masked must be a share of the tokens above 0 and up to 1, got {masked}")
     if sequence_length > _POSITIONS:
         raise InvalidInput(f"BERT has {_POSITIONS} positions, got sequence_length {sequence_length}; use fewer tokens")
     net.embedding("bert.embeddings.word_embeddings", _WORDS)
@@ -49,17 +50,17 @@ def _bert(depth: int, width: int, heads: int, sequence_length: int) -> Layers:
     net.layer_norm("bert.embeddings.LayerNorm")
     for index in range(depth):
         _encoder(net, f"bert.encoder.layer.{index}", heads)
-    _heads(net, max(1, round(_MASKED * sequence_length)))
+    _heads(net, max(1, round(masked * sequence_length)))
     return tuple(net.layers)
 
 
 @model(source=_SOURCE, sample="sequence", aliases=("BERT", "BERT-base-uncased"))
-def bert_base(*, sequence_length: int = 128) -> Layers:
-    """BERT-base in pre-training, 110 M parameters."""
-    return _bert(12, 768, 12, sequence_length)
+def bert_base(*, sequence_length: int = 128, masked: float = 0.15) -> Layers:
+    """BERT-base in pre-training, 110 M parameters; words are predicted where a share of the tokens is masked."""
+    return _bert(12, 768, 12, sequence_length, masked)
 
 
 @model(source=_SOURCE, sample="sequence", aliases=("BERT-large-uncased",))
-def bert_large(*, sequence_length: int = 128) -> Layers:
+def bert_large(*, sequence_length: int = 128, masked: float = 0.15) -> Layers:
     """BERT-large in pre-training, 336 M parameters."""
-    return _bert(24, 1024, 16, sequence_length)
+    return _bert(24, 1024, 16, sequence_length, masked)

@@ -16,14 +16,14 @@ _SOURCE = "Radford et al., 2019, table 2"
 def _block(net: Transformer, prefix: str, heads: int) -> None:
     width = net.width
     net.layer_norm(f"{prefix}.ln_1")
-    net.linear(f"{prefix}.attn.c_attn", width, 3 * width)
+    net.linear(f"{prefix}.attn.c_attn", width, 3 * width, transposed=True)
     net.attention(f"{prefix}.attn", heads)
-    net.linear(f"{prefix}.attn.c_proj", width, width)
+    net.linear(f"{prefix}.attn.c_proj", width, width, transposed=True)
     net.add(f"{prefix}.attn.add")
     net.layer_norm(f"{prefix}.ln_2")
-    net.linear(f"{prefix}.mlp.c_fc", width, 4 * width)
+    net.linear(f"{prefix}.mlp.c_fc", width, 4 * width, transposed=True)
     net.pointwise(f"{prefix}.mlp.gelu", "gelu", 4 * width)
-    net.linear(f"{prefix}.mlp.c_proj", 4 * width, width)
+    net.linear(f"{prefix}.mlp.c_proj", 4 * width, width, transposed=True)
     net.add(f"{prefix}.mlp.add")
 
 

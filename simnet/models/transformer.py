@@ -23,11 +23,13 @@ class Transformer:
         self.layers.append(Layer(name, "embedding", table, 0, elements, elements, elements))
 
     def linear(
-        self, name: str, inputs: int, out: int, *, tokens: int | None = None, tied: bool = False, bias: bool = True
-    ) -> None:
+        self, name: str, inputs: int, out: int, *,
+        tokens: int | None = None, tied: bool = False, bias: bool = True, transposed: bool = False,
+    ) -> None:  # fmt: skip
         """Linear layer on every token; a tied weight belongs to the layer that registered it."""
         rows = self.tokens if tokens is None else tokens
-        weight = () if tied else (Tensor("weight", (out, inputs)),)
+        shape = (inputs, out) if transposed else (out, inputs)
+        weight = () if tied else (Tensor("weight", shape),)
         parameters = (*weight, Tensor("bias", (out,))) if bias else weight
         flop = 2 * rows * inputs * out
         self.layers.append(Layer(name, "linear", parameters, flop, rows * inputs, rows * out, rows * out))

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from importlib.resources import files
 
@@ -8,6 +9,35 @@ from simnet.errors import InvalidInput
 from simnet.models.registry import build, find, models
 from simnet.models.table import dumps, loads
 from simnet.workload import BACKWARD_FACTOR
+
+# Of "name shape" lines of named_parameters(): torchvision 0.29.1, transformers 4.57.6 (BERT sorted, see bert.py).
+NAMES_AND_SHAPES = {
+    "alexnet": "9c198ebdae1863e4",
+    "resnet18": "c9ebc6768ee133b2",
+    "resnet50": "e49e1f349708ac17",
+    "resnet101": "0fb4c333c5e3978c",
+    "resnet152": "14c71c6a778fbddb",
+    "vgg16": "35c4623e0cd4a39d",
+    "inception_v3": "7247516039c9c1d6",
+    "gpt2": "bb32e7e30eec1f1c",
+    "bert_base": "229d25b2675cf6aa",
+}
+
+# Forward flop of the same modules by torch.utils.flop_counter, one sample, training mode.
+COUNTED_FLOP = {
+    "alexnet": 1_428_376_960,
+    "resnet18": 3_628_146_688,
+    "resnet50": 8_178_368_512,
+    "resnet101": 15_602_810_880,
+    "resnet152": 23_027_253_248,
+    "vgg16": 30_940_528_640,
+    "inception_v3": 11_437_798_592,
+    "gpt2": 291_648_307_200,
+    "bert_base": 28_500_298_752,
+}
+
+# What makes our table the module that was counted.
+AS_COUNTED = {"inception_v3": {"auxiliary": True}, "bert_base": {"masked": 1.0}}
 
 # Parameters as torchvision, Hugging Face and the papers count them: exact.
 PARAMETERS = {
@@ -42,6 +72,34 @@ MULTIPLY_ADDS = {
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_are_the_published_count(name):
     assert build(name).num_parameters == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", NAMES_AND_SHAPES)
+def test_names_shapes_and_order_of_parameters_are_those_of_the_public_modules(name):
+    lines = [f"{tensor.name} {tensor.shape}" for tensor in build(name, **AS_COUNTED.get(name, {})).parameters]
+    text = "\n".join(sorted(lines) if name == "bert_base" else lines)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == NAMES_AND_SHAPES[name]
+
+
+@pytest.mark.parametrize("name", COUNTED_FLOP)
+def test_forward_flop_are_those_torch_counts(name):
+    assert build(name, **AS_COUNTED.get(name, {})).forward_flop == COUNTED_FLOP[name]
+
+
+@pytest.mark.parametrize("name", ["resnet50", "alexnet"])
+def test_the_networks_that_are_run_have_the_tables_that_are_predicted(name):
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from realrun.models import build as build_module
+
+    table = build(name)
+    with torch.device("meta"):  # shapes without numbers: milliseconds instead of seconds
+        module, image = build_module(name, num_classes=1000, resolution=224), torch.zeros(1, 3, 224, 224)
+    assert [p.shape for p in table.parameters] == [tuple(p.shape) for p in module.parameters()]
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(image)
+    assert counter.get_total_flops() == table.forward_flop
 
 
 @pytest.mark.parametrize("name", MULTIPLY_ADDS)
@@ -146,6 +204,7 @@ def test_a_resolution_that_is_no_pixel_count_is_refused(resolution):
         ("gpt2", {"heads": 7}, "multiple of the number of heads"),
         ("gpt2", {"depth": 0}, "depth and vocabulary must be 1 or more"),
         ("bert_base", {"sequence_length": 1024}, "BERT has 512 positions"),
+        ("bert_base", {"masked": 0}, "a share of the tokens above 0"),
     ],
 )
 def test_a_transformer_that_cannot_be_is_refused(name, options, message):
