@@ -8,6 +8,7 @@ in which they are sent.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,32 +30,37 @@ def _positive(name: str, value: float) -> None:
         raise InvalidInput(f"{name} must be more than 0, got {value}")
 
 
-def ddp(gradients: Gradients, *, cap: Bytes = 25 * MIB, first: Bytes = MIB) -> tuple[Bucket, ...]:
+def ddp(
+    gradients: Gradients, *, cap: Bytes = 25 * MIB, first: Bytes = MIB, caps: Sequence[Bytes] = ()
+) -> tuple[Bucket, ...]:
     """Buckets of PyTorch's DistributedDataParallel from its second iteration on.
 
     A bucket closes as soon as it holds its limit or more: `first` for the first bucket of each number format,
-    `cap` for the others. In the first iteration DDP uses `one_bucket` instead. Where a user sets bucket_cap_mb,
-    torch 2.3 and later take it for the first bucket too: give `first` the same value then.
+    `cap` for the others; or the limits `caps` one by one, the last for all that follow (bucket_cap_mb_list).
+    In the first iteration DDP uses `one_bucket` instead. Where a user sets bucket_cap_mb, torch 2.3 and later take
+    it for the first bucket too: give `first` the same value then.
 
     Source: pytorch issues 48880, 118421, 121640; equal to torch's own function on every list tested.
     """
-    _positive("cap", cap)
-    _positive("first", first)
-    return _fill(gradients, first, cap)
+    limits = tuple(caps) or (first, cap)
+    for limit in limits:
+        _positive("limits of buckets", limit)
+    return _fill(gradients, limits)
 
 
-def _fill(gradients: Gradients, first: Bytes, cap: Bytes) -> tuple[Bucket, ...]:
+def _fill(gradients: Gradients, limits: Sequence[Bytes]) -> tuple[Bucket, ...]:
     closed: list[list[int]] = []
-    limit: dict[str, Bytes] = {}
+    number: Counter[str] = Counter()
     filling: dict[str, list[int]] = {}
-    held: dict[str, Bytes] = {}
+    held: Counter[str] = Counter()
     for index in reversed(range(len(gradients))):
         gradient = gradients[index]
         filling.setdefault(gradient.dtype, []).append(index)
-        held[gradient.dtype] = held.get(gradient.dtype, 0) + gradient.num_bytes
-        if held[gradient.dtype] >= limit.get(gradient.dtype, first):
+        held[gradient.dtype] += gradient.num_bytes
+        if held[gradient.dtype] >= limits[min(number[gradient.dtype], len(limits) - 1)]:
             closed.append(filling.pop(gradient.dtype))
-            held[gradient.dtype], limit[gradient.dtype] = 0, cap
+            held[gradient.dtype] = 0
+            number[gradient.dtype] += 1
     rest = sorted(filling.values(), key=lambda tensors: -tensors[0])
     return tuple(_bucket(gradients, tensors) for tensors in (*closed, *rest))
 
@@ -64,8 +70,7 @@ def one_bucket(gradients: Gradients) -> tuple[Bucket, ...]:
 
     DDP does this in its first iteration, before it has seen the order of the gradients.
     """
-    endless = sum(g.num_bytes for g in gradients) + 1
-    return _fill(gradients, endless, endless)
+    return _fill(gradients, (sum(g.num_bytes for g in gradients) + 1,))
 
 
 def per_layer(gradients: Gradients) -> tuple[Bucket, ...]:
@@ -87,7 +92,7 @@ def lazy_fusion(gradients: Gradients, *, threshold: Bytes = 16 * MIB) -> tuple[B
     Source: Jia et al., arXiv 1807.11205, tensor fusion.
     """
     _positive("threshold", threshold)
-    return _fill(gradients, threshold, threshold)
+    return _fill(gradients, (threshold,))
 
 
 def horovod(

@@ -69,6 +69,10 @@ def test_ddp_keeps_number_formats_apart_each_with_its_own_first_limit():
     ]  # fmt: skip
 
 
+def test_a_cap_and_a_first_limit_are_the_same_as_their_list():
+    assert ddp(RESNET18, first=MIB, cap=10 * MIB) == ddp(RESNET18, caps=[MIB, 10 * MIB, 10 * MIB])
+
+
 def test_the_first_iteration_of_ddp_uses_one_bucket():
     two = reversed_order(2048, 1048576, 2048, 1048576)
     assert sizes(one_bucket(two)) == [2101248]
@@ -77,15 +81,14 @@ def test_the_first_iteration_of_ddp_uses_one_bucket():
 
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.sampled_from(["float32", "float16"])), max_size=40),
-    st.integers(1, 100),
-    st.integers(1, 1000),
+    st.lists(st.integers(1, 1000), min_size=1, max_size=4),
 )
-def test_ddp_equals_torchs_own_function(tensors, first, cap):
+def test_ddp_equals_torchs_own_function(tensors, limits):
     torch = pytest.importorskip("torch")
     size = torch.distributed._compute_bucket_assignment_by_size
     walked = [torch.empty(n, dtype=getattr(torch, d)) for n, d in tensors]
-    ours = ddp(reversed_order(*(t.nbytes for t in walked), dtypes=[d for _, d in tensors]), first=first, cap=cap)
-    theirs = size(walked, [first, cap], [False] * len(walked), list(range(len(walked))))[0] if walked else []
+    ours = ddp(reversed_order(*(t.nbytes for t in walked), dtypes=[d for _, d in tensors]), caps=limits)
+    theirs = size(walked, limits, [False] * len(walked), list(range(len(walked))))[0] if walked else []
     last = len(tensors) - 1
     mine = [[last - i for i in b.tensors] for b in ours]
     if len({d for _, d in tensors}) > 1:  # torch leaves the order of the last, unfilled buckets to a hash table
@@ -159,8 +162,8 @@ def test_the_threshold_changes_nothing_when_tensors_come_one_by_one():
     ("make", "message"),
     [
         (lambda: assign("zero", [], []), "unknown bucket rule 'zero'; choose one of ddp"),
-        (lambda: assign("ddp", [], [], cycle=1), "ddp takes no option 'cycle', got 1; it takes cap, first"),
-        (lambda: ddp([], cap=0), "cap must be more than 0"),
+        (lambda: assign("ddp", [], [], cycle=1), "ddp takes no option 'cycle', got 1; it takes cap, first, caps"),
+        (lambda: ddp([], cap=0), "limits of buckets must be more than 0"),
         (lambda: lazy_fusion([], threshold=-1), "threshold must be more than 0"),
         (lambda: horovod([], [], cycle=-1), "0 or more"),
         (lambda: horovod(reversed_order(4, 4), [0.0]), "ready must give a time for each of 2 layers, got 1"),
