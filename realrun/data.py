@@ -189,5 +189,9 @@ def open_data(
         count = 1024 if samples is None else samples
         return Synthetic(count, max(1, count // 8), resolution=resolution or 224, seed=seed)
     if Path(name).exists():
-        raise InvalidInput(f"{name} cannot be opened yet")
+        if samples is not None:
+            raise InvalidInput(f"the images of {name} are as many as there are; leave out the number of samples")
+        from realrun.input_pipeline import open_images
+
+        return open_images(Path(name), resolution=resolution, seed=seed)
     raise InvalidInput(f"unknown data {name!r}; choose digits, synthetic, or the path of images")

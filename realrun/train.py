@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ from realrun.batch_control import BatchControl, BatchPhase, Share, num_steps, sh
 from realrun.batch_norm import GroupBatchNorm, average_statistics, join_groups, tiles
 from realrun.data import Dataset, open_data
 from realrun.gradients import GradientBuckets, LossScale, reducer
+from realrun.input_pipeline import Images, ahead
 from realrun.lars import Lars, parameter_groups
 from realrun.learning_rate import LearningRate
 from realrun.models import build
 from simnet.errors import InvalidInput
 from simnet.schedule import chunk_bounds
 from simnet.units import MIB, Bytes
+
+Batch = tuple[Tensor, Tensor]
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 OPTIMIZERS = ("sgd", "lars")
@@ -120,26 +124,29 @@ class Trainer:
             channels=self.data.channels, norm=lambda channels: GroupBatchNorm(channels, group=group),
         )  # fmt: skip
 
-    def run_step(self, share: Share, rate: float) -> None:
-        """Do one step on this rank's share of the global batch."""
+    def load(self, share: Share) -> list[Batch]:
+        """Prepare this rank's share of a global batch, one part per backward pass."""
+        bounds = chunk_bounds(len(share.samples), self.job.accumulate)
+        parts = [share.samples[bounds[k] : bounds[k + 1]] for k in range(self.job.accumulate)]
+        return [self.data.train(part, epoch=self.epoch) for part in parts]
+
+    def run_step(self, batches: Sequence[Batch], total: int, rate: float) -> None:
+        """Do one step on this rank's share of a global batch of `total` samples."""
         # Dropout depends on the place in the run alone, so a resumed run draws the same.
         torch.manual_seed(hash((self.job.seed, self.epoch, self.step, self.rank)) % 2**63)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.gradients.begin()
-        bounds = chunk_bounds(len(share.samples), self.job.accumulate)
-        parts = [share.samples[bounds[k] : bounds[k + 1]] for k in range(self.job.accumulate)]
         with self.gradients.accumulating():
-            for part in parts[:-1]:
-                self._backward(part, share.total)
-        self._backward(parts[-1], share.total)
+            for batch in batches[:-1]:
+                self._backward(batch, total)
+        self._backward(batches[-1], total)
         self.gradients.finish()
         self._update()
         self.step += 1
 
-    def _backward(self, samples: Any, total: int) -> None:
-        images, labels = self.data.train(samples, epoch=self.epoch)
-        images, labels = images.to(self.device), labels.to(self.device)
+    def _backward(self, batch: Batch, total: int) -> None:
+        images, labels = (tensor.to(self.device) for tensor in batch)
         with self._autocast():
             logits = self.model(images)
         loss = _loss(logits.float(), labels, self.job.label_smoothing)
@@ -184,7 +191,7 @@ class Trainer:
             "epoch": self.epoch, "step": self.step, "totals": self.totals, "world_size": self.world_size,
         }  # fmt: skip
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def resume(self, state: Mapping[str, Any]) -> None:
         """Take up where `state` was taken."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -207,7 +214,7 @@ def train(job: Job, *, data: Dataset | None = None) -> Iterator[dict[str, Any]]:
     trainer = Trainer(job, data=data)
     path = None if job.checkpoint is None else Path(job.checkpoint)
     if path is not None and path.exists():
-        trainer.load(torch.load(path, map_location=trainer.device, weights_only=True))
+        trainer.resume(torch.load(path, map_location=trainer.device, weights_only=True))
     done = 0
     while trainer.epoch < job.epochs:
         for row in _epoch(trainer):
@@ -231,10 +238,10 @@ def _epoch(trainer: Trainer) -> Iterator[dict[str, Any]]:
         rank=trainer.rank, world_size=trainer.world_size, first_step=first,
     )  # fmt: skip
     taken = 0
-    for share in todo:
+    for batches, total in ahead(partial(_loaded, trainer, share) for share in todo):
         rate = job.rate.at(epoch + trainer.step / steps) * job.batch.rate_factor(epoch)
-        trainer.run_step(share, rate)
-        taken += share.total
+        trainer.run_step(batches, total, rate)
+        taken += total
         yield {"kind": "step", "epoch": epoch, "step": trainer.step, "steps": steps}
     seconds = time.perf_counter() - start
     loss, accuracy, count = _summed(trainer.totals)
@@ -246,7 +253,12 @@ def _epoch(trainer: Trainer) -> Iterator[dict[str, Any]]:
         "validation_loss": valid_loss, "validation_accuracy": valid_accuracy,
         "images_per_s": taken / seconds, "time_s": seconds, "gradient_wait_s": trainer.gradients.waited,
         "skipped_steps": 0 if trainer.scale is None else trainer.scale.skipped,
+        "stages": trainer.data.stages.table() if isinstance(trainer.data, Images) else [],
     }  # fmt: skip
+
+
+def _loaded(trainer: Trainer, share: Share) -> tuple[list[Batch], int]:
+    return trainer.load(share), share.total
 
 
 def _loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:

@@ -52,7 +52,7 @@ def find(name: str) -> Study:
     ------
     InvalidInput : there is none; the text lists those there are.
     """
-    known = studies()
+    known, name = studies(), name.replace("-", "_")
     if name not in known:
         raise InvalidInput(f"unknown study {name!r}; choose one of {', '.join(known) or '(none yet)'}")
     return known[name]

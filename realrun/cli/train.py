@@ -103,10 +103,9 @@ def _print(rows: Any, *, json: bool) -> None:
 
     from simnet.cli.app import print_json
 
-    columns = (TextColumn("epoch {task.description}"), BarColumn(), MofNCompleteColumn())
-    console, headed = Console(stderr=True), False
-    hidden = not console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=hidden) as progress:
+    columns = (TextColumn("epoch {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console, last = Console(stderr=True), None
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("0", total=None)
         for row in rows:
             if row["kind"] == "step":
@@ -114,10 +113,14 @@ def _print(rows: Any, *, json: bool) -> None:
             elif json:
                 print_json([row])
             else:
-                if not headed:
-                    print(_HEAD)
-                    headed = True
-                print(_line(row), flush=True)
+                print(_line(row) if last else f"{_HEAD}\n{_line(row)}", flush=True)
+                last = row
+    if last and last["stages"]:
+        print(*(_stage(stage) for stage in last["stages"]), sep="\n")
+
+
+def _stage(row: Any) -> str:
+    return f"{row['stage']:<10} {row['time_s'] * 1e3:>8.3f} ms an image {row['images_per_s']:>8.0f} images/s a worker"
 
 
 _HEAD = "epoch  batch      rate     loss  accuracy  validation  images/s  waited (s)  time (s)"

@@ -20,7 +20,7 @@ from simnet.errors import InvalidInput, Unsupported
 from simnet.units import GBIT_PER_S
 
 STATE = Path("/run/realrun-lab")
-BURST_BYTES = 4 * 1514
+BURST_BYTES = 8 * 1514
 QUEUE_BYTES = 4 * 2**20
 SEND_BUFFER_BYTES = 128 * 1024
 # What one connection may have in its own port's queue, and the largest packet before segmentation.

@@ -13,6 +13,7 @@ from realrun.lab import network, ranks
 from realrun.lab import plan as plans
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import GBIT_PER_S
+from studies import closed_loop
 
 MBIT = GBIT_PER_S / 1e3
 
@@ -159,6 +160,13 @@ class TestRealLab:
                 network.up(made)
         finally:
             network.down(lab_name)
+
+    def test_predictions_from_ping_pong_agree_with_collectives_in_the_lab(self) -> None:
+        result = closed_loop.run(quick=True)
+        assert len(result.rows) == 6
+        failed = [f"{claim.text}: {claim.detail}" for claim in result.claims if not claim.holds]
+        assert not failed
+        assert result.tables[1].rows[0]["factor"] == pytest.approx(1.0, abs=0.03)
 
 
 _REACH = """
