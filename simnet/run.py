@@ -167,6 +167,8 @@ class _Plan:
                 f"a batch of {smallest} feeds 1 to {smallest} ranks, got {self.ranks}; "
                 "use a larger batch or fewer ranks"
             )
+        if self.evaluation_batch is not None and self.evaluation_batch < 1:
+            raise InvalidInput(f"evaluation_batch must be 1 or more samples per rank, got {self.evaluation_batch}")
         if self.last_step not in _LAST_STEPS:
             raise InvalidInput(f"last_step must be one of {', '.join(_LAST_STEPS)}, got {self.last_step!r}")
         if self.start_up < 0 or not self.first_epoch_factor >= 1:

@@ -117,19 +117,22 @@ def slow_node(node: int, ranks_per_node: int, factor: float) -> Slow:
 
 def compute_times(
     base: Seconds, num_ranks: int, *, draws: int = 1, jitter: Jitter | None = None, slow: Sequence[Slow] = (),
-    rng: np.random.Generator | None = None,
+    node_jitter: Jitter | None = None, ranks_per_node: int = 1, rng: np.random.Generator | None = None,
 ) -> FloatArray:  # fmt: skip
     """Compute time of every rank in s, shape (draws, num_ranks).
+
+    Parameters
+    ----------
+    jitter : of every rank by itself; `node_jitter` is common to the ranks_per_node ranks of a node (clock, cooling,
+        an input pipeline they share), so that fewer independent draws make the maximum.
 
     Raises
     ------
     InvalidInput : a slow rank does not exist, or there is jitter and no generator.
     """
-    if jitter is not None and rng is None:
-        raise InvalidInput("jitter needs a random generator: pass rng=numpy.random.default_rng(seed)")
     times = np.full((draws, num_ranks), float(base))
-    if jitter is not None and rng is not None:
-        times *= jitter.draw(rng, times.shape)
+    if jitter is not None or node_jitter is not None:
+        times *= _factors(draws, num_ranks, jitter, node_jitter, ranks_per_node, rng=rng)
     for entry in slow:
         wrong = [rank for rank in entry.ranks if not 0 <= rank < num_ranks]
         if wrong:
@@ -137,6 +140,21 @@ def compute_times(
         ranks = list(entry.ranks)
         times[:, ranks] = times[:, ranks] * entry.factor + entry.extra
     return times
+
+
+def _factors(
+    draws: int, num_ranks: int, jitter: Jitter | None, node_jitter: Jitter | None, ranks_per_node: int, *,
+    rng: np.random.Generator | None,
+) -> FloatArray:  # fmt: skip
+    if rng is None:
+        raise InvalidInput("jitter needs a random generator: pass rng=numpy.random.default_rng(seed)")
+    if ranks_per_node < 1:
+        raise InvalidInput(f"ranks_per_node must be 1 or more, got {ranks_per_node}")
+    factors = np.ones((draws, num_ranks)) if jitter is None else jitter.draw(rng, (draws, num_ranks))
+    if node_jitter is not None:
+        nodes = node_jitter.draw(rng, (draws, -(-num_ranks // ranks_per_node)))
+        factors = factors * np.repeat(nodes, ranks_per_node, axis=1)[:, :num_ranks]
+    return factors
 
 
 @dataclass(frozen=True, slots=True)

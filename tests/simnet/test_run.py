@@ -178,6 +178,7 @@ def test_a_published_data_set_and_epochs_give_the_published_steps():
         (lambda: time_to_train(plain(Phase(1, 8)), 8, {1: 1}, start_up=-1), "start_up must be 0 s or more"),
         (lambda: time_to_train(plain(Phase(1, 8)), 8, {1: 1}, first_epoch_factor=0.5), "first_epoch_factor 1 or more"),
         (lambda: time_to_train(plain(Phase(1, 2000)), 8, {250: 1}, last_step="drop"), "dropping the last step"),
+        (lambda: time_to_train(plain(Phase(1, 8)), 8, {1: 1}, evaluation_batch=0), "evaluation_batch must be 1"),
         (lambda: bill(1, 1, node_power=300), "energy needs the site's PUE"),
         (lambda: bill(1, 0), "1 or more nodes"),
         (lambda: separate_exchange(10, 20, 2), "no exchange fits"),

@@ -91,6 +91,14 @@ def test_p50_and_p95_are_those_of_the_maximum():
     assert waits.p50 < waits.p95
 
 
+def test_ranks_of_a_node_are_late_together_and_make_fewer_draws():
+    jitter, rng = Jitter(0.05), np.random.default_rng(6)
+    times = compute_times(1.0, 64, draws=4000, node_jitter=jitter, ranks_per_node=8, rng=rng)
+    assert (times[:, :8] == times[:, :1]).all()
+    assert wait_for_all(times).time.mean() == pytest.approx(expected_maximum(jitter, 8), rel=0.005)
+    assert expected_maximum(jitter, 8) < expected_maximum(jitter, 64)
+
+
 def test_the_same_seed_gives_the_same_times():
     again = [compute_times(1, 4, draws=3, jitter=Jitter(0.1), rng=np.random.default_rng(7)) for _ in range(2)]
     assert (again[0] == again[1]).all()
@@ -141,6 +149,10 @@ def test_more_nodes_take_longer():
         (lambda: Slow((0,), factor=0), "factor above 0"),
         (lambda: compute_times(1, 4, slow=[Slow((4,))]), "slow rank 4 does not exist among 4 ranks"),
         (lambda: compute_times(1, 4, jitter=Jitter(0.1)), "needs a random generator"),
+        (
+            lambda: compute_times(1, 4, jitter=Jitter(0.1), ranks_per_node=0, rng=np.random.default_rng(1)),
+            "ranks_per_node must be 1 or more",
+        ),
         (lambda: expected_maximum(Jitter(0.1), 0), "1 or more ranks"),
         (lambda: maximum_quantile(Jitter(0.1), 4, 1), "0 < probability < 1"),
         (lambda: slow_links(UniformPaths(2, 0, 1), {4: 2}), "slow link 4 does not exist among 4 links"),
