@@ -15,8 +15,10 @@ import numpy.typing as npt
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters.contention import Group, Widths, contended_links
+from simnet.interpreters.cycles import LEAST_TIMES, Layout, walk_cycles
+from simnet.interpreters.fold import walk_alike
 from simnet.interpreters.lockstep import Lockstep
-from simnet.interpreters.maxplus import Touch, begin, finish
+from simnet.interpreters.maxplus import walk
 from simnet.interpreters.messages import BoolArray, Sizes, element_counts
 from simnet.interpreters.network import INSTANT
 from simnet.interpreters.stages import LinkDraws, Setting, Sharing, flows_back, may_be_eager, stages
@@ -55,7 +57,7 @@ def estimate(
     Unsupported : ranks out of step share a link and static_share was not asked for; use `simulate`.
     """
     request = _Request.of(schedule, count, starts, draws, batch_of=paths)
-    gammas = np.broadcast_to(np.asarray(gamma, float), (schedule.world_size,))
+    gammas = np.asarray(gamma, float)
     sizes = Sizes.of(schedule, request.counts)
     setting = Setting(schedule, paths, cost, sizes, itemsize, gammas, _contended(schedule, paths, cost, draws), draws)
     finished, lockstep = _run(setting, request.starts)
@@ -108,18 +110,20 @@ def _contended(schedule: Schedule, paths: Paths, cost: CostModel, draws: LinkDra
     return contended_links([Group(schedule)], paths, widths=widths, eager=eager, reverse=reverse)
 
 
-def _run(setting: Setting, starts: FloatArray) -> tuple[FloatArray, Lockstep]:
+def _run(setting: Setting, starts: FloatArray, *, fast: bool = True) -> tuple[FloatArray, Lockstep]:
     """Finish of every rank, s, (world_size, batch), and whether it is exact."""
     channels = setting.schedule.num_channels
     clock = np.repeat(starts, channels, axis=0)
     lockstep = Lockstep(len(setting.contended) if setting.contended.any() else 0, clock.shape[1])
     for stage in stages(setting):
-        touch = Touch.of(stage)
         lockstep.enter(stage)
-        for price in stage.prices():
-            start = begin(stage, price, clock)
-            lockstep.watch(stage, price, start)
-            finish(stage, price, clock, start, touch)
+        if fast and walk_alike(stage, clock, lockstep):
+            continue
+        layout = Layout.of(stage) if fast and stage.times >= LEAST_TIMES and not may_be_eager(setting.cost) else None
+        if layout is not None:
+            walk_cycles(stage, layout, clock, lockstep)
+        else:
+            walk(stage, clock, lockstep)
     return clock.reshape(-1, channels, clock.shape[1]).max(axis=1), lockstep
 
 

@@ -32,6 +32,11 @@ class Lockstep:
         self._component: IntArray = np.zeros(0, np.int64)
         self._loads: Incidence | None = None
 
+    @property
+    def watches(self) -> bool:
+        """Whether the present stage has messages on contended links."""
+        return self._loads is not None
+
     def enter(self, stage: Stage) -> None:
         """Take up a stage: the connected components of its flows."""
         self._loads = stage.loads if len(stage.loads.flow) else None
@@ -43,16 +48,19 @@ class Lockstep:
         if self._loads is None:
             return
         flow, link = self._loads.flow, self._loads.link
-        sent = np.broadcast_to(np.isfinite(price.cost), start.shape)
-        wire_start = start + price.delay
+        sent, delay, wire, carried = (
+            np.broadcast_to(part, start.shape)
+            for part in (np.isfinite(price.cost), price.delay, price.wire, price.wire_bytes)
+        )
+        wire_start = start + delay
         first = self._component[flow]
         apart = np.abs(wire_start[flow] - wire_start[first]) > INSTANT * wire_start[first]
-        apart |= np.broadcast_to(price.wire_bytes[flow] != price.wire_bytes[first], apart.shape)
+        apart |= carried[flow] != carried[first]
         apart &= sent[flow] | sent[first]
         self._note(stage, flow, apart, "share links but are out of step or carry different sizes")
         early = sent[flow] & (wire_start[flow] < self._busy[link] * (1 - INSTANT))
         self._note(stage, flow, early, "start while earlier messages are still on their links")
-        ends = np.where(sent, wire_start + price.wire, 0.0)
+        ends = np.where(sent, wire_start + wire, 0.0)
         np.maximum.at(self._busy, link, ends[flow])
 
     def _note(self, stage: Stage, flow: IntArray, broken: BoolArray, text: str) -> None:

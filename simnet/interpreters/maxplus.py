@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simnet.interpreters.lockstep import Lockstep
 from simnet.interpreters.stages import Price, Stage
 from simnet.paths import FloatArray
 from simnet.schedule import IntArray
@@ -33,6 +34,15 @@ class Touch:
         return cls(ends[order][starts], order, starts)
 
 
+def walk(stage: Stage, clock: FloatArray, lockstep: Lockstep) -> None:
+    """Step all lanes through all repetitions of a stage, in place."""
+    touch = Touch.of(stage)
+    for price in stage.prices():
+        start = begin(stage, price, clock)
+        lockstep.watch(stage, price, start)
+        finish(stage, price, clock, start, touch)
+
+
 def begin(stage: Stage, price: Price, clock: FloatArray) -> FloatArray:
     """When each message starts, s, (num_messages, batch)."""
     src, dst = clock[stage.src_lane], clock[stage.dst_lane]
@@ -48,7 +58,8 @@ def finish(stage: Stage, price: Price, clock: FloatArray, start: FloatArray, tou
         ends = over[touch.order % len(over)]
     else:
         arrived = start + (price.cost - price.gamma)
-        added = np.maximum(arrived, np.where(np.isfinite(price.cost), clock[stage.dst_lane], -np.inf)) + price.gamma
+        ready = np.where(np.isfinite(price.cost), clock[stage.dst_lane], -np.inf)
+        added = np.maximum(arrived, ready) + price.gamma
         ends = np.concatenate([np.where(price.eager, arrived, over), np.where(price.eager, added, over)])[touch.order]
     last = np.maximum.reduceat(ends, touch.starts, axis=0)
     clock[touch.lanes] = np.maximum(clock[touch.lanes], last)

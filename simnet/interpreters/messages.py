@@ -73,24 +73,24 @@ class Sizes:
         return cls(schedule, np.stack([chunk_bounds(count, chunks) for count in counts], axis=1), False)
 
     def elements(self, step: Step) -> IntArray:
-        """Elements each transfer moves, (num_transfers, batch).
+        """Elements each transfer moves, (num_transfers, batch), or (1, batch) where all move the same.
 
         Raises
         ------
         InvalidInput : a transfer moves between chunks of different sizes.
         """
         if self.even:
-            return step.count[:, None] * self.bounds
+            return self.floor(step)
         if self.schedule.num_scratch or step.src_chunk is not step.dst_chunk:
             for column in self.bounds.T:
                 transfer_elements(step, self.schedule, np.ascontiguousarray(column))
         return self.bounds[step.src_chunk + step.count] - self.bounds[step.src_chunk]
 
     def floor(self, step: Step) -> IntArray:
-        """Elements each transfer moves at least, wherever its chunks lie, (num_transfers, batch)."""
-        if self.even:
-            return step.count[:, None] * self.bounds
-        return step.count[:, None] * self.bounds[-1] // self.schedule.num_chunks
+        """Elements each transfer moves at least, wherever its chunks lie, (num_transfers or 1, batch)."""
+        alike = len(step) > 0 and bool((step.count == step.count[0]).all())
+        count = step.count[:1, None] if alike else step.count[:, None]
+        return count * self.bounds if self.even else count * self.bounds[-1] // self.schedule.num_chunks
 
 
 def element_counts(count: int | npt.ArrayLike) -> tuple[tuple[int, ...], bool]:

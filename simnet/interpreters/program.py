@@ -104,13 +104,12 @@ class Numbers:
     cap: list[float]
 
     @classmethod
-    def of(cls, price: Price) -> Numbers:
+    def of(cls, price: Price, num_messages: int) -> Numbers:
         """Turn columns of a batch of one into lists."""
-        shape = price.num_bytes.shape
-        offset = np.zeros(shape) if price.offset is None else price.offset
+        offset = np.zeros((1, 1)) if price.offset is None else price.offset
         arrival = price.cost if price.eager is None else price.cost - np.where(price.eager, price.gamma, 0.0)
         columns = (price.num_bytes, arrival, price.delay, price.gamma, offset, price.wire_bytes, price.cap)
-        return cls(*(np.broadcast_to(column, shape)[:, 0].tolist() for column in columns))
+        return cls(*(np.broadcast_to(column, (num_messages, 1))[:, 0].tolist() for column in columns))
 
 
 class Lane:
@@ -143,8 +142,8 @@ class Work:
         self._stage = stage
         self._numbers: dict[int, Numbers] = {}
         price = stage.price(stage.step)
-        numbers = Numbers.of(price)
-        eager = np.zeros(len(stage.found), bool) if price.eager is None else price.eager[:, 0]
+        numbers = Numbers.of(price, len(stage.found))
+        eager = np.broadcast_to(False if price.eager is None else price.eager[:, 0], (len(stage.found),))
         loads = _loads(stage, price)
         ends = zip(stage.src_lane.tolist(), stage.dst_lane.tolist(), strict=True)
         channels = stage.found.channel.tolist()
@@ -164,7 +163,7 @@ class Work:
         if known is None:
             item = self._stage.item
             step = item.at(repetition) if isinstance(item, Repeat) else item
-            known = self._numbers[repetition] = Numbers.of(self._stage.price(step))
+            known = self._numbers[repetition] = Numbers.of(self._stage.price(step), len(self._stage.found))
             if len(self._numbers) > KEPT_REPETITIONS:
                 del self._numbers[next(iter(self._numbers))]
         return known

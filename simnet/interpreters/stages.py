@@ -17,7 +17,7 @@ from simnet.costs.model import CostModel
 from simnet.interpreters.contention import crowd
 from simnet.interpreters.messages import BoolArray, Messages, Sizes, messages, pattern, reduced
 from simnet.interpreters.network import Incidence, shares
-from simnet.paths import FloatArray, Paths, Routes, bottleneck
+from simnet.paths import FloatArray, Paths, Routes, UniformPaths, bottleneck
 from simnet.schedule import IntArray, Item, Repeat, Schedule, Step
 
 
@@ -84,6 +84,8 @@ class Setting:
 
     def alone(self, found: Messages) -> tuple[FloatArray, FloatArray]:
         """Latency, s, and narrowest link, bytes/s, of each message's path, each (num_messages, batch or 1)."""
+        if isinstance(self.paths, UniformPaths) and self.draws is None:
+            return np.array([[self.paths.port_latency]]), np.array([[self.paths.port_bandwidth]])
         if self.draws is None:
             src, dst = self._place(found.src), self._place(found.dst)
             return self.paths.latency(src, dst)[:, None], bottleneck(self.paths, src, dst)[:, None]
@@ -105,7 +107,12 @@ def may_be_eager(cost: CostModel) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Messages of a stage at given sizes, each (num_messages, batch or 1); nothing is sent where cost is -inf."""
+    """Messages of a stage at given sizes, each (num_messages or 1, batch or 1); nothing is sent where cost is -inf.
+
+    delay, wire, gamma : to the first byte on the wire, on the wire, to add what arrived, s; cost is their sum
+    offset : how long after its lane is ready a message is issued, s; None where at once
+    eager : which messages need no ready receiver; None where all do
+    """
 
     delay: FloatArray
     wire: FloatArray
@@ -170,27 +177,43 @@ class Stage:
 
     def price(self, step: Step) -> Price:
         """Price of the messages when they carry what this step says."""
-        setting = self.setting
-        elements = setting.sizes.elements(step)
-        return self.price_of(elements, np.where(reduced(step)[:, None], elements, 0))
+        return self.price_of(self.setting.sizes.elements(step))
 
-    def price_of(self, elements: IntArray, added: IntArray) -> Price:
-        """Price of given elements per transfer, of which some are added, each (num_transfers, batch)."""
+    @cached_property
+    def _adds(self) -> BoolArray:
+        adds = reduced(self.step)
+        return adds[:1, None] if (adds == adds[0]).all() else adds[:, None]
+
+    def price_of(self, elements: IntArray) -> Price:
+        """Price of given elements per transfer, (num_transfers or 1, batch)."""
         setting, model = self.setting, self.setting.cost
-        num_bytes = self.found.total(elements) * setting.itemsize
+        num_bytes = self._total(elements) * setting.itemsize
         sent = num_bytes > 0
         delay = model.delay(num_bytes, self.latency)
         wire_bytes = model.wire_bytes(num_bytes)
         cap = np.minimum(model.flow_cap(num_bytes, self.bottleneck), self.bottleneck)
         rate = self._rate(num_bytes, wire_bytes, cap)
-        gamma = self.found.total(added) * setting.itemsize * setting.gamma[self.found.dst][:, None]
+        gamma = self._total(np.where(self._adds, elements, 0)) * setting.itemsize * self._gamma
         wire = wire_bytes / rate
         cost = np.where(sent, delay + wire + gamma, -np.inf)
         offset, eager = self._offsets(num_bytes, sent), self._eager(num_bytes, sent)
         return Price(delay, wire, gamma, cost, wire_bytes, cap, num_bytes, offset, eager)
 
+    def _total(self, elements: IntArray) -> IntArray:
+        if self.found.of_transfer is not None:
+            elements = np.broadcast_to(elements, (len(self.step), elements.shape[1]))
+        return self.found.total(elements)
+
+    @cached_property
+    def _gamma(self) -> FloatArray:
+        gamma = self.setting.gamma
+        return gamma.reshape(1, 1) if gamma.ndim == 0 else gamma[self.found.dst][:, None]
+
     def _rate(self, num_bytes: IntArray, wire_bytes: FloatArray, cap: FloatArray) -> FloatArray:
         setting = self.setting
+        if len(self.loads.flow) == 0:
+            return cap
+        cap = np.broadcast_to(cap, (len(self.found), cap.shape[1]))
         match setting.sharing:
             case Sharing.FAIR:
                 return shares(self.weighted(num_bytes, wire_bytes), setting.bandwidth, cap)
@@ -205,6 +228,7 @@ class Stage:
         if not self.setting.reverses or len(self.loads.flow) == 0:
             return self.loads
         back = self.setting.cost.reverse_bytes(num_bytes) / np.maximum(wire_bytes, 1)
+        back = np.broadcast_to(back, (len(self.found), back.shape[1]))
         weight = np.where(self.loads.weight < 0, back[self.loads.flow], 1.0)
         return Incidence(self.loads.flow, self.loads.link, weight, self.loads.num_flows)
 
@@ -216,6 +240,7 @@ class Stage:
         busy = np.where(sent, self.setting.cost.occupy(num_bytes), 0.0)
         if not busy.any():
             return None
+        busy = np.broadcast_to(busy, (len(lanes), busy.shape[1]))
         order = np.argsort(lanes, kind="stable")
         before = np.cumsum(busy[order], axis=0) - busy[order]
         starts = np.flatnonzero(np.concatenate([[True], lanes[order][1:] != lanes[order][:-1]]))

@@ -1,0 +1,282 @@
+"""Repeated steps in which ranks pass on around cycles, laid out so that neighbours lie side by side.
+
+Every lane sends one message and receives one, around cycles of one length: rings, and all of a torus at
+once. Clocks are laid out position by position, all cycles of one position together, so that looking at
+the next lane is looking one block ahead in memory. Where repetitions cost the same, clocks sooner or
+later all move on by the same amount; from then on the rest is a multiplication.
+
+Source: Baccelli, Cohen, Olsder & Quadrat, Synchronization and Linearity, 1992, theorem 3.112.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from simnet.interpreters.lockstep import Lockstep
+from simnet.interpreters.messages import BoolArray
+from simnet.interpreters.stages import Price, Stage
+from simnet.paths import FloatArray
+from simnet.schedule import IntArray, Repeat, Step
+
+LEAST_TIMES = 3
+"""Fewer repetitions are not worth a layout."""
+
+STEADY = 4 * np.finfo(float).eps
+"""Clocks that moved on by the same amount within this, relative to the clock, are steady."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Lanes and the messages they send, by position on their cycle, then cycle; each (length * cycles,)."""
+
+    lanes: IntArray
+    message: IntArray
+    length: int
+
+    @property
+    def cycles(self) -> int:
+        """Number of cycles."""
+        return len(self.lanes) // self.length
+
+    @classmethod
+    def of(cls, stage: Stage) -> Layout | None:
+        """Lay a stage out, or None where it has another shape."""
+        src, dst = stage.src_lane, stage.dst_lane
+        size = stage.setting.schedule.world_size * stage.setting.schedule.num_channels
+        follows, message = np.full(size, -1), np.full(size, -1)
+        if len(src) == 0 or int(np.bincount(src).max()) > 1 or int(np.bincount(dst).max()) > 1:
+            return None
+        follows[src], message[src] = dst, np.arange(len(src))
+        if (follows[dst] < 0).any():
+            return None
+        lanes = _around(follows, np.sort(src))
+        return None if lanes is None else cls(lanes.reshape(-1), message[lanes.reshape(-1)], len(lanes))
+
+
+def _around(follows: IntArray, lanes: IntArray) -> IntArray | None:
+    """Lanes by position and cycle, (length, cycles); None where cycles differ in length."""
+    lowest, ahead = np.arange(len(follows)), follows.copy()
+    while True:
+        new = np.minimum(lowest, lowest[ahead])
+        if np.array_equal(new, lowest):
+            break
+        lowest, ahead = new, ahead[ahead]
+    heads, length = np.unique(lowest[lanes], return_counts=True)
+    if (length != length[0]).any():
+        return None
+    order = heads[None, :]
+    ahead = follows
+    while len(order) < length[0]:
+        order = np.concatenate([order, ahead[order]])
+        ahead = ahead[ahead]
+    return order[: length[0]]
+
+
+def walk_cycles(stage: Stage, layout: Layout, clock: FloatArray, lockstep: Lockstep) -> None:
+    """Advance all lanes through all repetitions, in place; the same as stepping through them one by one."""
+    track = _Track(layout, clock)
+    if stage.constant:
+        _Steady(stage, layout, track, lockstep).walk()
+    elif stage.found.of_transfer is None:
+        _Varying(stage, layout, track, lockstep).walk()
+    else:
+        _walk_priced(stage, layout, track, lockstep)
+    clock[layout.lanes] = track.now.reshape(-1, clock.shape[1])
+
+
+class _Track:
+    """Clocks around all cycles, with the first position once more at the end."""
+
+    def __init__(self, layout: Layout, clock: FloatArray) -> None:
+        batch = clock.shape[1]
+        self.width = layout.cycles * batch
+        self.length = layout.length
+        self.size = self.length * self.width
+        self._clock = np.empty(self.size + self.width)
+        self._over = np.empty(self.size + self.width)
+        self.now = self._clock[: self.size]
+        self._next = self._clock[self.width :]
+        self.start = self._over[self.width :]
+        self._before = self._over[: self.size]
+        self.now[:] = clock[layout.lanes].reshape(-1)
+
+    def meet(self) -> FloatArray:
+        """When each message starts: both its lanes are there."""
+        self._clock[self.size :] = self._clock[: self.width]
+        return np.maximum(self.now, self._next, out=self.start)
+
+    def part(self, *, gaps: bool) -> None:
+        """Go on when both messages of a lane are over; gaps: some are not sent, and over at -inf."""
+        self._over[: self.width] = self._over[self.size :]
+        if gaps:
+            np.maximum(self.now, self.start, out=self.now)
+            np.maximum(self.now, self._before, out=self.now)
+        else:
+            np.maximum(self._before, self.start, out=self.now)
+
+
+def _laid(column: FloatArray, layout: Layout, batch: int) -> FloatArray:
+    """A column of messages (num_messages or 1, batch or 1) in the order of the layout, flat."""
+    rows = column if column.shape[0] == 1 else column[layout.message]
+    return np.ascontiguousarray(np.broadcast_to(rows, (len(layout.message), batch))).reshape(-1)
+
+
+class _Steady:
+    """Repetitions that all cost the same."""
+
+    def __init__(self, stage: Stage, layout: Layout, track: _Track, lockstep: Lockstep) -> None:
+        self.track, self.times = track, stage.times
+        self._watch = _watch(stage, layout, lockstep)
+        self._price = stage.price(stage.step)
+        cost, batch = self._price.cost, track.width // layout.cycles
+        self._gaps = bool(np.isneginf(cost).any())
+        alike = cost.size == 1 or bool((cost == cost.flat[0]).all())
+        self._cost = float(cost.flat[0]) if alike else _laid(cost, layout, batch)
+        self._batch, self._alone = batch, layout.cycles * batch
+
+    def walk(self) -> None:
+        """Step through a span, through twice as long a span, and so on, until clocks move on steadily."""
+        done, span, before = 0, 1, self.track.now.copy()
+        while done < self.times:
+            self._step()
+            done += 1
+            if done == span and done < self.times:
+                moved = self.track.now - before
+                if self._steady(moved):
+                    done += self._jump(moved, span - span // 2, self.times - 1 - done)
+                before, span = self.track.now.copy(), 2 * span
+        # The last repetition is always stepped through, so that links know when they were last busy.
+
+    def _step(self) -> None:
+        start = self.track.meet()
+        if self._watch is not None:
+            self._watch(self._price, start)
+        start += self._cost
+        self.track.part(gaps=self._gaps)
+
+    def _steady(self, moved: FloatArray) -> bool:
+        rows = moved.reshape(self.track.length, self._alone)
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        if self._watch is not None:
+            columns = low.reshape(-1, self._batch), high.reshape(-1, self._batch)
+            low, high = columns[0].min(axis=0), columns[1].max(axis=0)
+        return bool((high - low).max() <= STEADY * self.track.now.max())
+
+    def _jump(self, moved: FloatArray, span: int, left: int) -> int:
+        """Move on by as many whole spans as are left; return how many repetitions those are."""
+        spans = max(left // span, 0)
+        self.track.now += spans * moved
+        return spans * span
+
+
+def _watch(stage: Stage, layout: Layout, lockstep: Lockstep) -> Callable[[Price, FloatArray], None] | None:
+    """Look at starts laid out flat as `Lockstep.watch` wants them; None where no link is contended."""
+    if not lockstep.watches:
+        return None
+    place = np.empty_like(layout.message)
+    place[layout.message] = np.arange(len(place))
+
+    def watch(price: Price, start: FloatArray) -> None:
+        if lockstep.holds.any():
+            lockstep.watch(stage, price, start.reshape(len(place), -1)[place])
+
+    return watch
+
+
+class _Varying:
+    """Repetitions in which some messages carry one element more: two prices, and who pays which when."""
+
+    def __init__(self, stage: Stage, layout: Layout, track: _Track, lockstep: Lockstep) -> None:
+        self.stage, self.layout, self.track = stage, layout, track
+        self._batch = track.width // layout.cycles
+        self._watch = _watch(stage, layout, lockstep)
+        self._lockstep = lockstep
+        floor = stage.setting.sizes.floor(stage.step)
+        low, high = stage.price_of(floor).cost, stage.price_of(floor + 1).cost
+        self._gaps = bool(np.isneginf(low).any())
+        self._low, self._high = (_laid(cost, layout, self._batch) for cost in (low, high))
+
+    def walk(self) -> None:
+        """Step through all repetitions."""
+        for k, cost in enumerate(self._costs()):
+            start = self.track.meet()
+            if self._watch is not None and self._lockstep.holds.any():
+                self._watch(self.stage.price(_at(self.stage, k)), start)
+            start += cost
+            self.track.part(gaps=self._gaps)
+
+    def _costs(self) -> Iterator[FloatArray]:
+        orbit = Orbit.of(self.stage, self.layout)
+        if orbit is None:
+            for k in range(self.stage.times):
+                yield np.where(self._more(_at(self.stage, k), self.layout.message), self._high, self._low)
+            return
+        width, size = self.track.width, self.track.size
+        more = self._more(self.stage.step, self.layout.message)
+        low, high = (part.reshape(-1, width) for part in (self._low, self._high))
+        if (low == low[0]).all() and (high == high[0]).all():
+            table = np.where(more.reshape(-1, width), high[0], low[0]).reshape(-1)
+            twice = np.concatenate([table, table])
+            for k in range(self.stage.times):
+                offset = orbit.turn(k) * width
+                yield twice[offset : offset + size]
+            return
+        more_twice, cost = np.concatenate([more, more]), np.empty(size)
+        for k in range(self.stage.times):
+            offset = orbit.turn(k) * width
+            np.copyto(cost, self._low)
+            np.copyto(cost, self._high, where=more_twice[offset : offset + size])
+            yield cost
+
+    def _more(self, step: Step, messages: IntArray) -> BoolArray:
+        """Which messages carry one element more in this step, in the order given, flat."""
+        sizes = self.stage.setting.sizes
+        more = sizes.elements(step) > sizes.floor(step)
+        return np.ascontiguousarray(np.broadcast_to(more, (len(step), self._batch))[messages]).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Orbit:
+    """Chunks that move along the cycles: what position p sends in repetition k, position p + turn(k) sends at first."""
+
+    by: int
+    length: int
+
+    def turn(self, k: int) -> int:
+        """Positions to look ahead, 0 to length - 1."""
+        return self.by * k % self.length
+
+    @classmethod
+    def of(cls, stage: Stage, layout: Layout) -> Orbit | None:
+        """Find it, or None where chunks move otherwise."""
+        item = stage.item
+        if not isinstance(item, Repeat) or (item.step.count != item.step.count[0]).any():
+            return None
+        chunk = item.step.src_chunk[layout.message].reshape(layout.length, -1)
+        residue, block = chunk % item.period, chunk // item.period
+        stride = (residue[1] - residue[0]) % item.period
+        regular = (residue == (residue[0] + np.arange(layout.length)[:, None] * stride) % item.period).all()
+        if not regular or (block != block[0]).any() or (stride != stride[0]).any():
+            return None
+        ahead = np.arange(layout.length) * int(stride[0]) % item.period
+        found = np.flatnonzero(ahead == item.chunk_shift % item.period)
+        closed = layout.length * int(stride[0]) % item.period == 0
+        return cls(int(found[0]), layout.length) if len(found) and closed else None
+
+
+def _at(stage: Stage, k: int) -> Step:
+    return stage.item.at(k) if isinstance(stage.item, Repeat) else stage.item
+
+
+def _walk_priced(stage: Stage, layout: Layout, track: _Track, lockstep: Lockstep) -> None:
+    """Price every repetition anew: messages of several ranges, of uneven sizes."""
+    watch, batch = _watch(stage, layout, lockstep), track.width // layout.cycles
+    for price in stage.prices():
+        start = track.meet()
+        if watch is not None:
+            watch(price, start)
+        start += _laid(price.cost, layout, batch)
+        track.part(gaps=True)
