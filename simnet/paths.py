@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ from simnet.schedule import IntArray
 from simnet.units import BytesPerSecond, Seconds
 
 FloatArray = npt.NDArray[np.float64]
+
+KEPT_PATTERNS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Paths(Protocol):
 
 def bottleneck(paths: Paths, src: IntArray, dst: IntArray) -> FloatArray:
     """Bandwidth of each message's narrowest link in bytes/s, shape (num_messages,)."""
+    if isinstance(paths, UniformPaths):
+        return np.full(len(src), paths.port_bandwidth)
     routes = paths.routes(src, dst)
     if len(src) == 0:
         return np.empty(0)
@@ -90,10 +95,11 @@ class UniformPaths:
 
 @dataclass(frozen=True, slots=True)
 class FabricPaths:
-    """Ranks placed on a fabric."""
+    """Ranks placed on a fabric; the routes of the latest few patterns of messages are kept."""
 
     fabric: Fabric
     placement: Placement
+    _kept: dict[tuple[bytes, bytes], Routes] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def world_size(self) -> int:
@@ -114,7 +120,15 @@ class FabricPaths:
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Routes of the fabric between the ranks' vertices."""
-        vertices = self.placement.vertices
-        found = [self.fabric.route(vertices[a], vertices[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
-        first = np.concatenate([[0], np.cumsum([len(route) for route in found])]).astype(np.int64)
-        return Routes(first, np.array([link for route in found for link in route], dtype=np.int64))
+        key = (src.tobytes(), dst.tobytes())
+        if key not in self._kept:
+            while len(self._kept) >= KEPT_PATTERNS:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = self._routes(src, dst)
+        return self._kept[key]
+
+    def _routes(self, src: IntArray, dst: IntArray) -> Routes:
+        vertices, route = self.placement.vertices, self.fabric.route
+        found = [route(vertices[a], vertices[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
+        first = np.concatenate([[0], np.cumsum([len(links) for links in found])]).astype(np.int64)
+        return Routes(first, np.fromiter(chain.from_iterable(found), np.int64, int(first[-1])))

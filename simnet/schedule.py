@@ -29,6 +29,10 @@ from simnet.errors import InvalidInput, InvalidSchedule
 IntArray = npt.NDArray[np.int64]
 
 
+COPIED_TRANSFERS = 4096
+"""Columns of more transfers are shared with the caller, below it is quicker to copy them into one table."""
+
+
 class Op(IntEnum):
     """What arriving data does to the destination chunk."""
 
@@ -80,13 +84,21 @@ class Step:
         op: npt.ArrayLike = Op.COPY,
         channel: npt.ArrayLike = 0,
     ) -> Step:
-        """Build a step from columns that broadcast against each other; dst_chunk defaults to src_chunk."""
-        dst_chunk = src_chunk if dst_chunk is None else dst_chunk
-        parts = (src, dst, src_chunk, dst_chunk, count, int(op) if isinstance(op, Op) else op, channel)
-        table = np.empty((len(parts), *np.broadcast_shapes(*(np.shape(part) for part in parts))), np.int64)
-        for row, part in zip(table, parts, strict=True):
-            row[...] = part
-        return cls(*table.reshape(len(parts), -1))
+        """Build a step from columns that broadcast against each other; dst_chunk defaults to src_chunk.
+
+        Long columns are not copied where that can be helped, so the caller may not change them afterwards.
+        """
+        to = src_chunk if dst_chunk is None else dst_chunk
+        parts = (src, dst, src_chunk, to, count, int(op) if isinstance(op, Op) else op, channel)
+        shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
+        if len(shape) == 1 and shape[0] > COPIED_TRANSFERS:
+            columns = [np.broadcast_to(np.asarray(part, np.int64), shape) for part in parts]
+        else:
+            table = np.empty((len(parts), *shape), np.int64)
+            for row, part in zip(table, parts, strict=True):
+                row[...] = part
+            columns = list(table.reshape(len(parts), -1))
+        return cls(*columns[:3], columns[2] if dst_chunk is None else columns[3], *columns[4:])
 
     def __len__(self) -> int:
         return len(self.src)
@@ -114,7 +126,9 @@ class Repeat:
     def at(self, k: int) -> Step:
         """Return the k-th repetition as a plain step."""
         s = self.step
-        return Step(s.src, s.dst, self._moved(s.src_chunk, k), self._moved(s.dst_chunk, k), s.count, s.op, s.channel)
+        src_chunk = self._moved(s.src_chunk, k)
+        dst_chunk = src_chunk if s.dst_chunk is s.src_chunk else self._moved(s.dst_chunk, k)
+        return Step(s.src, s.dst, src_chunk, dst_chunk, s.count, s.op, s.channel)
 
     def _moved(self, chunk: IntArray, k: int) -> IntArray:
         return chunk - chunk % self.period + (chunk + k * self.chunk_shift) % self.period

@@ -59,15 +59,21 @@ def rings(grid: Grid, *, order: Sequence[int], direction: int) -> Iterator[Item]
 
 def _along(grid: Grid, order: Sequence[int], phase: int, direction: int, op: Op) -> Repeat:
     ranks = np.arange(prod(grid))
-    extent, stride = grid[order[phase]], prod(grid[: order[phase]])
-    place = ranks // stride % extent
-    block = place + (direction if op == Op.COPY else 0)
+    along = order[phase]
+    extent, place = grid[along], np.arange(grid[along])
     spans = [len(ranks) // prod(grid[d] for d in order[: i + 1]) for i in range(len(order))]
-    first: IntArray = block % extent * spans[phase]
+    block = (place + (direction if op == Op.COPY else 0)) % extent
+    first = _spread(grid, along, block * spans[phase])
     for i in range(phase):
-        owned = ranks // prod(grid[: order[i]]) + direction
-        first = first + owned % grid[order[i]] * spans[i]
-    step = Step.columns(
-        ranks, ranks + ((place + direction) % extent - place) * stride, first, count=spans[phase], op=op
-    )
+        owned = (np.arange(grid[order[i]]) + direction) % grid[order[i]]
+        first = first + _spread(grid, order[i], owned * spans[i])
+    hop = ((place + direction) % extent - place) * prod(grid[:along])
+    step = Step.columns(ranks, ranks + _spread(grid, along, hop), first, count=spans[phase], op=op)
     return Repeat(step, extent - 1, -direction * spans[phase], extent * spans[phase])
+
+
+def _spread(grid: Grid, dimension: int, values: IntArray) -> IntArray:
+    """Give every rank the value of its place along a dimension, (prod(grid),)."""
+    shape = (-1, grid[dimension], prod(grid[:dimension]))
+    outer = prod(grid) // (shape[1] * shape[2])
+    return np.broadcast_to(values[:, None], (outer, *shape[1:])).reshape(-1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simnet.interpreters.messages import BoolArray, messages, pattern
+from simnet.interpreters.messages import BoolArray, distinct, messages, pattern
 from simnet.paths import FloatArray, Paths, Routes, UniformPaths
 from simnet.schedule import IntArray, Schedule
 
@@ -77,10 +77,9 @@ def _contended_ports(schedule: Schedule) -> BoolArray:
     used_by = np.zeros((2, n), np.int64)
     for item in schedule.steps():
         found = messages(pattern(item)[0], schedule)
-        if len(found) == 0:
-            continue
-        out, into = np.bincount(found.src, minlength=n), np.bincount(found.dst, minlength=n)
-        np.maximum(busiest, np.concatenate([out, into]), out=busiest)
+        for half, rank in ((busiest[:n], found.src), (busiest[n:], found.dst)):
+            if not distinct(rank, n):
+                np.maximum(half, np.bincount(rank, minlength=n), out=half)
         if schedule.num_channels > 1:
             _mark_channels(used_by[0], found.src, found.channel)
             _mark_channels(used_by[1], found.dst, found.channel)

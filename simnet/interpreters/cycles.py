@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simnet.interpreters.lockstep import Lockstep
-from simnet.interpreters.messages import BoolArray
+from simnet.interpreters.messages import BoolArray, distinct
 from simnet.interpreters.stages import Price, Stage
 from simnet.paths import FloatArray
 from simnet.schedule import IntArray, Repeat, Step
@@ -47,7 +47,7 @@ class Layout:
         src, dst = stage.src_lane, stage.dst_lane
         size = stage.setting.schedule.world_size * stage.setting.schedule.num_channels
         follows, message = np.full(size, -1), np.full(size, -1)
-        if len(src) == 0 or int(np.bincount(src).max()) > 1 or int(np.bincount(dst).max()) > 1:
+        if not distinct(src, size) or not distinct(dst, size):
             return None
         follows[src], message[src] = dst, np.arange(len(src))
         if (follows[dst] < 0).any():

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters.estimate import estimate
-from simnet.interpreters.messages import element_counts, pattern
+from simnet.interpreters.messages import element_counts, num_transfers
 from simnet.interpreters.simulate import simulate
 from simnet.interpreters.stages import LinkDraws
 from simnet.paths import Paths
@@ -60,15 +60,10 @@ def run(
     timed = estimate(
         schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, draws=draws, static_share=True
     )
-    affordable = num_messages(schedule) * int(np.sum(~np.atleast_1d(timed.exact))) <= SIMULATED_MESSAGES
+    affordable = num_transfers(schedule) * int(np.sum(~np.atleast_1d(timed.exact))) <= SIMULATED_MESSAGES
     if engine == Engine.ESTIMATE or draws is not None or np.all(timed.exact) or not affordable:
         return timed
     return _simulate(schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts)
-
-
-def num_messages(schedule: Schedule) -> int:
-    """Transfers of a schedule, an upper bound of its messages."""
-    return sum(len(step) * times for step, times in map(pattern, schedule.steps()))
 
 
 def _simulate(

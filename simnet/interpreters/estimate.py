@@ -7,7 +7,8 @@ in lockstep. Elsewhere it refuses, or gives the static share with a bracket and 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +20,18 @@ from simnet.interpreters.cycles import LEAST_TIMES, Layout, walk_cycles
 from simnet.interpreters.fold import walk_alike
 from simnet.interpreters.lockstep import Lockstep
 from simnet.interpreters.maxplus import walk
-from simnet.interpreters.messages import BoolArray, Sizes, element_counts
+from simnet.interpreters.messages import BoolArray, Sizes, element_counts, num_transfers, remember
 from simnet.interpreters.network import INSTANT
 from simnet.interpreters.stages import LinkDraws, Setting, Sharing, flows_back, may_be_eager, stages
 from simnet.paths import FloatArray, Paths
 from simnet.results import Bracket, Estimate
-from simnet.schedule import Schedule
+from simnet.schedule import IntArray, Schedule
+
+CACHED_CLOCKS = 2**14
+"""Clocks that are advanced together; more columns of a batch go in several passes, each within the cache."""
+
+STEPPED_TRANSFERS = 2**31
+"""Schedules of more transfers, with uneven chunks or starts, are bracketed and not stepped through."""
 
 
 def estimate(
@@ -50,58 +57,113 @@ def estimate(
     starts : when each rank enters, s, shape (world_size,) or (batch, world_size); default all at 0
     draws : link parameters that differ from draw to draw; their number is the batch
     static_share : where ranks out of step share links, answer as if all messages of a step flowed at
-        once: `exact` is then false, with the reason and a bracket
+        once: `exact` is then false, with the reason and a bracket (none for draws: hold some against `simulate`)
 
     Raises
     ------
     Unsupported : ranks out of step share a link and static_share was not asked for; use `simulate`.
     """
-    request = _Request.of(schedule, count, starts, draws, batch_of=paths)
-    gammas = np.asarray(gamma, float)
-    sizes = Sizes.of(schedule, request.counts)
-    setting = Setting(schedule, paths, cost, sizes, itemsize, gammas, _contended(schedule, paths, cost, draws), draws)
-    finished, lockstep = _run(setting, request.starts)
-    exact = lockstep.holds
+    case = _Case.of(remember(schedule), count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, draws=draws)
+    if num_transfers(case.schedule) > STEPPED_TRANSFERS and not case.alike:
+        return _enclosed(case)
+    finished, exact, reason = _run(case)
     if not exact.all() and not static_share:
-        raise Unsupported(
-            f"{lockstep.reason}; estimate is exact only for ranks in lockstep: use simulate, or ask for static_share"
-        )
-    bracket = None if exact.all() else _bracket(setting, request, finished, exact)
-    return _answer(finished, exact, lockstep.reason, bracket, axis=request.axis)
+        raise Unsupported(f"{reason}; estimate is exact only in lockstep: use simulate, or ask for static_share")
+    bracket = None if exact.all() or draws is not None else _bracket(case, finished, exact)
+    return _answer(finished, exact, reason, bracket, axis=case.axis)
 
 
-class _Request:
-    """Sizes, starts and draws brought to one batch."""
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A question, checked, its sizes, starts and draws brought to one batch.
 
-    def __init__(self, counts: tuple[int, ...], starts: FloatArray, *, axis: bool) -> None:
-        self.counts, self.starts, self.axis = counts, starts, axis
+    counts : elements per rank, one or (batch,)
+    starts : s, (world_size, batch)
+    axis : whether the answer has a batch axis
+    """
+
+    setting: Setting
+    counts: tuple[int, ...]
+    starts: FloatArray
+    axis: bool
 
     @classmethod
     def of(
         cls,
         schedule: Schedule,
         count: int | npt.ArrayLike,
+        paths: Paths,
+        cost: CostModel,
+        *,
+        itemsize: int,
+        gamma: float | npt.ArrayLike,
         starts: npt.ArrayLike | None,
         draws: LinkDraws | None,
-        *,
-        batch_of: Paths,
-    ) -> _Request:
+    ) -> _Case:
         counts, many = element_counts(count)
         n = schedule.world_size
-        if batch_of.world_size != n:
-            raise InvalidInput(f"the paths join {batch_of.world_size} ranks, the schedule has {n}; build both alike")
-        given = np.zeros(n) if starts is None else np.asarray(starts, float)
-        if given.shape[-1:] != (n,) or given.ndim > 2 or not np.isfinite(given).all() or (given < 0).any():
-            raise InvalidInput(f"starts must be 0 s or later, shape ({n},) or (batch, {n}), got {given.shape}")
-        table = given.reshape(-1, n)
-        drawn = 1 if draws is None else len(draws.bandwidth)
-        lengths = {len(counts), len(table), drawn} - {1}
-        if len(lengths) > 1:
-            raise InvalidInput(f"sizes, starts and draws must be one or equally many, got {sorted(lengths)}")
-        batch = lengths.pop() if lengths else 1
-        axis = many or given.ndim == 2 or draws is not None
-        columns = np.ascontiguousarray(np.broadcast_to(table, (batch, n)).T)
-        return cls(counts, columns, axis=axis)
+        if paths.world_size != n:
+            raise InvalidInput(f"the paths join {paths.world_size} ranks, the schedule has {n}; build both alike")
+        gammas = np.asarray(gamma, float)
+        if gammas.shape not in ((), (n,)) or not np.isfinite(gammas).all() or (gammas < 0).any():
+            raise InvalidInput(f"gamma must be 0 s per byte or more, shape () or ({n},), got shape {gammas.shape}")
+        table = _starts(n, starts)
+        batch = _batch({len(counts), len(table), 1 if draws is None else len(draws.bandwidth)})
+        setting = Setting(
+            schedule, paths, cost, Sizes.of(schedule, counts[:1]), itemsize, gammas,
+            _contended(schedule, paths, cost, draws), draws,
+        )  # fmt: skip
+        axis = many or draws is not None or (starts is not None and np.ndim(starts) == 2)
+        return cls(setting, counts, np.ascontiguousarray(np.broadcast_to(table, (batch, n)).T), axis)
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.setting.schedule
+
+    @property
+    def batch(self) -> int:
+        return self.starts.shape[1]
+
+    @property
+    def alike(self) -> bool:
+        """Whether all chunks are equally large and all ranks start together."""
+        return bool(self.even.all()) and bool((self.starts == self.starts[:1]).all())
+
+    @property
+    def even(self) -> BoolArray:
+        """For which columns all chunks are equally large, (batch,)."""
+        even = np.array([count % self.schedule.num_chunks == 0 for count in self.counts])
+        return np.broadcast_to(even, (self.batch,))
+
+    def pieces(self) -> Iterator[IntArray]:
+        """Columns that are timed together: no uneven sizes among even ones, and few enough for the cache."""
+        even = self.even
+        most = max(1, CACHED_CLOCKS // (self.schedule.world_size * self.schedule.num_channels))
+        for columns in (np.flatnonzero(even), np.flatnonzero(~even)):
+            yield from (columns[i : i + most] for i in range(0, len(columns), most))
+
+    def piece(self, columns: IntArray) -> tuple[Setting, FloatArray]:
+        """Setting and starts of some columns."""
+        counts = self.counts if len(self.counts) == 1 else tuple(self.counts[i] for i in columns.tolist())
+        draws = self.setting.draws
+        if draws is not None and len(draws.bandwidth) > 1:
+            draws = draws.block(columns)
+        sizes = Sizes.of(self.schedule, counts)
+        return replace(self.setting, sizes=sizes, draws=draws), self.starts[:, columns]
+
+
+def _starts(n: int, starts: npt.ArrayLike | None) -> FloatArray:
+    given = np.zeros(n) if starts is None else np.asarray(starts, float)
+    if given.ndim not in (1, 2) or given.shape[-1] != n or not np.isfinite(given).all() or (given < 0).any():
+        raise InvalidInput(f"starts must be 0 s or later, shape ({n},) or (batch, {n}), got shape {given.shape}")
+    return given.reshape(-1, n)
+
+
+def _batch(lengths: set[int]) -> int:
+    longer = lengths - {1}
+    if len(longer) > 1:
+        raise InvalidInput(f"sizes, starts and draws must be one or equally many, got {sorted(longer)}")
+    return longer.pop() if longer else 1
 
 
 def _contended(schedule: Schedule, paths: Paths, cost: CostModel, draws: LinkDraws | None) -> BoolArray:
@@ -110,16 +172,27 @@ def _contended(schedule: Schedule, paths: Paths, cost: CostModel, draws: LinkDra
     return contended_links([Group(schedule)], paths, widths=widths, eager=eager, reverse=reverse)
 
 
-def _run(setting: Setting, starts: FloatArray, *, fast: bool = True) -> tuple[FloatArray, Lockstep]:
-    """Finish of every rank, s, (world_size, batch), and whether it is exact."""
+def _run(case: _Case, *, fast: bool = True) -> tuple[FloatArray, BoolArray, str]:
+    """Finish of every rank, s, (world_size, batch), for which columns it is exact, and why not for others."""
+    finished, exact, reason = np.empty_like(case.starts), np.ones(case.batch, bool), ""
+    for columns in case.pieces():
+        setting, starts = case.piece(columns)
+        finished[:, columns], lockstep = _run_piece(setting, starts, fast=fast)
+        exact[columns] = lockstep.holds
+        reason = reason or lockstep.reason
+    return finished, exact, reason
+
+
+def _run_piece(setting: Setting, starts: FloatArray, *, fast: bool) -> tuple[FloatArray, Lockstep]:
     channels = setting.schedule.num_channels
     clock = np.repeat(starts, channels, axis=0)
     lockstep = Lockstep(len(setting.contended) if setting.contended.any() else 0, clock.shape[1])
+    fast = fast and not may_be_eager(setting.cost)
     for stage in stages(setting):
         lockstep.enter(stage)
         if fast and walk_alike(stage, clock, lockstep):
             continue
-        layout = Layout.of(stage) if fast and stage.times >= LEAST_TIMES and not may_be_eager(setting.cost) else None
+        layout = Layout.of(stage) if fast and stage.times >= LEAST_TIMES else None
         if layout is not None:
             walk_cycles(stage, layout, clock, lockstep)
         else:
@@ -127,30 +200,48 @@ def _run(setting: Setting, starts: FloatArray, *, fast: bool = True) -> tuple[Fl
     return clock.reshape(-1, channels, clock.shape[1]).max(axis=1), lockstep
 
 
-def _bracket(setting: Setting, request: _Request, finished: FloatArray, exact: BoolArray) -> Bracket:
+def _rounded(case: _Case) -> tuple[_Case, _Case]:
+    """The case with all chunks rounded down, and rounded up."""
+    chunks = case.schedule.num_chunks
+    down, up = tuple(c // chunks * chunks for c in case.counts), tuple(-(-c // chunks) * chunks for c in case.counts)
+    return replace(case, counts=down), replace(case, counts=up)
+
+
+def _enclosed(case: _Case) -> Estimate:
+    """Bracket of a case too large to step through: chunks and starts rounded down, and rounded up."""
+    down, up = _rounded(case)
+    first, last = (np.broadcast_to(f(case.starts, axis=0), case.starts.shape).copy() for f in (np.min, np.max))
+    low, _, _ = _run(replace(down, starts=first))
+    high, exact, _ = _run(replace(up, starts=last))
+    reason = (
+        f"{case.schedule.name} on {case.schedule.world_size} ranks is too large to step through with uneven "
+        "chunks or starts: all are rounded up, and down for the lower end of the bracket"
+    )
+    return _answer(high, ~exact & exact, reason, Bracket(low.max(axis=0), high.max(axis=0)), axis=case.axis)
+
+
+def _bracket(case: _Case, finished: FloatArray, exact: BoolArray) -> Bracket:
     """All chunks rounded down and up where that makes lockstep; else no sharing, and the least share there can be."""
-    chunks = setting.schedule.num_chunks
-    rounded = []
-    for counts in (
-        tuple(c // chunks * chunks for c in request.counts),
-        tuple(-(-c // chunks) * chunks for c in request.counts),
-    ):
-        finish_, lockstep = _run(replace(setting, sizes=Sizes.of(setting.schedule, counts)), request.starts)
-        rounded.append((finish_.max(axis=0), lockstep.holds))
-    (low, low_holds), (high, high_holds) = rounded
     time = finished.max(axis=0)
-    sound = low_holds & high_holds & (low <= time) & (time <= high)
+    low, high, sound = time, time, np.zeros_like(exact)
+    if not case.even.all():
+        (low, low_exact), (high, high_exact) = (
+            (ends.max(axis=0), holds) for ends, holds, _ in (_run(rounded) for rounded in _rounded(case))
+        )
+        sound = low_exact & high_exact & (low <= time) & (time <= high)
     if not (sound | exact).all():
-        alone, _ = _run(replace(setting, sharing=Sharing.ALONE), request.starts)
-        crowded, _ = _run(replace(setting, sharing=Sharing.CROWDED), request.starts)
-        low = np.where(sound, low, alone.max(axis=0))
-        high = np.where(sound, high, crowded.max(axis=0))
-    low, high = np.where(exact, time, low * (1 - INSTANT)), np.where(exact, time, high * (1 + INSTANT))
-    return Bracket(low, high) if request.axis else Bracket(float(low[0]), float(high[0]))
+        alone, crowded = (
+            _run(replace(case, setting=replace(case.setting, sharing=sharing)))[0].max(axis=0)
+            for sharing in (Sharing.ALONE, Sharing.CROWDED)
+        )
+        low, high = np.where(sound, low, alone), np.where(sound, high, crowded)
+    return Bracket(np.where(exact, time, low * (1 - INSTANT)), np.where(exact, time, high * (1 + INSTANT)))
 
 
 def _answer(finished: FloatArray, exact: BoolArray, reason: str, bracket: Bracket | None, *, axis: bool) -> Estimate:
     time = finished.max(axis=0)
+    if bracket is not None and not axis:
+        bracket = Bracket(float(np.ravel(bracket.low)[0]), float(np.ravel(bracket.high)[0]))
     if axis:
         return Estimate(time, exact, "estimate", reason, bracket, finished.T)
     return Estimate(float(time[0]), bool(exact[0]), "estimate", reason, bracket, finished[:, 0])

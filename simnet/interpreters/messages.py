@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ class Messages:
 
 def messages(step: Step, schedule: Schedule) -> Messages:
     """Group the transfers of a step into messages."""
-    if len(step) == 0 or (schedule.num_channels == 1 and int(np.bincount(step.src).max()) == 1):
+    if schedule.num_channels == 1 and distinct(step.src, schedule.world_size):
         return Messages(step.src, step.dst, step.channel, None)
     key = (step.src * schedule.world_size + step.dst) * schedule.num_channels + step.channel
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
@@ -48,6 +49,15 @@ def messages(step: Step, schedule: Schedule) -> Messages:
     place[order] = np.arange(len(order))
     rows = first[order]
     return Messages(step.src[rows], step.dst[rows], step.channel[rows], place[group.reshape(-1)])
+
+
+def distinct(values: IntArray, size: int) -> bool:
+    """Whether no value, 0 to size - 1, comes twice."""
+    if len(values) > size:
+        return False
+    seen = np.zeros(size, bool)
+    seen[values] = True
+    return int(np.count_nonzero(seen)) == len(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +116,24 @@ def element_counts(count: int | npt.ArrayLike) -> tuple[tuple[int, ...], bool]:
     return tuple(int(c) for c in array.reshape(-1)), array.ndim == 1
 
 
+KEPT_ITEMS = 8
+"""Items of a schedule that are kept between passes; longer streams are generated anew."""
+
+
+def remember(schedule: Schedule) -> Schedule:
+    """Return the same schedule, its items kept where they are few, so that passing again costs nothing."""
+    kept = list(islice(schedule.steps(), KEPT_ITEMS + 1))
+    return schedule if len(kept) > KEPT_ITEMS else replace(schedule, items=lambda: iter(kept))
+
+
 def pattern(item: Step | Repeat) -> tuple[Step, int]:
     """Step that an item does over and over, and how often."""
     return (item.step, item.times) if isinstance(item, Repeat) else (item, 1)
+
+
+def num_transfers(schedule: Schedule) -> int:
+    """Transfers of a schedule, every `Repeat` unrolled: an upper bound of its messages."""
+    return sum(len(step) * times for step, times in map(pattern, schedule.steps()))
 
 
 def reduced(step: Step) -> BoolArray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from simnet.costs.model import CostModel
 from simnet.interpreters.contention import crowd
-from simnet.interpreters.messages import BoolArray, Messages, Sizes, messages, pattern, reduced
+from simnet.interpreters.messages import BoolArray, Messages, Sizes, distinct, messages, pattern, reduced
 from simnet.interpreters.network import Incidence, shares
 from simnet.paths import FloatArray, Paths, Routes, UniformPaths, bottleneck
 from simnet.schedule import IntArray, Item, Repeat, Schedule, Step
@@ -31,7 +31,7 @@ class LinkDraws:
     latency: FloatArray
     bandwidth: FloatArray
 
-    def block(self, columns: slice) -> LinkDraws:
+    def block(self, columns: IntArray) -> LinkDraws:
         """Return some of the draws."""
         return LinkDraws(self.latency[columns], self.bandwidth[columns])
 
@@ -180,6 +180,10 @@ class Stage:
         return self.price_of(self.setting.sizes.elements(step))
 
     @cached_property
+    def _alone_at_source(self) -> bool:
+        return distinct(self.src_lane, self.setting.schedule.world_size * self.setting.schedule.num_channels)
+
+    @cached_property
     def _adds(self) -> BoolArray:
         adds = reduced(self.step)
         return adds[:1, None] if (adds == adds[0]).all() else adds[:, None]
@@ -235,7 +239,7 @@ class Stage:
     def _offsets(self, num_bytes: IntArray, sent: BoolArray) -> FloatArray | None:
         """How long after its lane's start each message is issued, s; None where at once."""
         lanes = self.src_lane
-        if len(lanes) == 0 or int(np.bincount(lanes).max()) == 1:
+        if self._alone_at_source:
             return None
         busy = np.where(sent, self.setting.cost.occupy(num_bytes), 0.0)
         if not busy.any():
