@@ -98,7 +98,9 @@ class Step:
             for row, part in zip(table, parts, strict=True):
                 row[...] = part
             columns = list(table.reshape(len(parts), -1))
-        return cls(*columns[:3], columns[2] if dst_chunk is None else columns[3], *columns[4:])
+        if dst_chunk is None:
+            columns[3] = columns[2]
+        return cls(*columns)
 
     def __len__(self) -> int:
         return len(self.src)
