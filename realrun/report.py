@@ -153,3 +153,25 @@ def _probe_line(row: Mapping[str, Any]) -> str:
     times = f"{row['time_s'] * 1e6:>13.2f}{min(row['samples_s']) * 1e6:>11.2f}"
     amount, unit = (row["flop"], "FLOP/s") if "flop" in row else (row["size_bytes"], "B/s")
     return f"{row['quantity']:<24}{places}{times}  {format_si(amount / row['time_s'], unit)}"
+
+
+def print_progress(rows: Iterable[dict[str, Any]], out: Path, *, quiet: bool = False) -> None:
+    """Print one line per record of a campaign, and at the end what to do with the file."""
+    number = 0
+    for number, row in enumerate(rows, start=1):
+        if not quiet:
+            print(_progress_line(number, row), flush=True)
+    if not quiet:
+        print(f"wrote {number} records to {out}; next: simnet calibrate {out} --out {out.with_suffix('.toml')}")
+
+
+def _progress_line(number: int, row: Mapping[str, Any]) -> str:
+    kind = row.get("kind", "point")
+    if kind == "probe":
+        return f"{number:>5}  {_probe_line(row)}"
+    if kind == "point":
+        mark = "held out" if row["holdout"] else ""
+        time = format_duration(row["time_s"])
+        return f"{number:>5}  {row['algorithm']:<24}{row['size_bytes']:>12} B  {time:>12}  {mark}"
+    told = {key: value for key, value in row.items() if key not in ("kind", "hosts")}
+    return f"{number:>5}  {kind}: " + ", ".join(f"{key} {value}" for key, value in told.items())

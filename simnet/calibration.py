@@ -335,7 +335,7 @@ def message_time(profile: Profile, num_bytes: Bytes) -> Seconds:
 
 
 def parse_holdout(rows: Iterable[Measurement], texts: Sequence[str]) -> tuple[list[Measurement], list[Measurement]]:
-    """Split rows into those to fit and those held out.
+    """Split rows into those to fit and those held out: marked so when they were measured, or named here.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def parse_holdout(rows: Iterable[Measurement], texts: Sequence[str]) -> tuple[li
     kept: list[Measurement] = []
     held: list[Measurement] = []
     for row in rows:
-        (held if any(test(row) for test in tests) else kept).append(row)
+        (held if row.holdout or any(test(row) for test in tests) else kept).append(row)
     return kept, held
 
 

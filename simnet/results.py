@@ -86,7 +86,8 @@ class Measurement:
 
     Beside the collectives there are rows between two ranks or nodes, src and dst: `send` (one way), `exchange`
     (both ways at once), `stream` (one way, many in flight, time per message), and `add` (a reduction of
-    size_bytes without any network).
+    size_bytes without any network). A row marked holdout was set aside before it was measured: it is compared,
+    never fitted.
     """
 
     collective: str
@@ -107,6 +108,7 @@ class Measurement:
     environment: Mapping[str, Any] = field(default_factory=dict)
     src: str | None = None
     dst: str | None = None
+    holdout: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def formats(path: Path) -> list[str]:
     """
     with open_text(path) as text:
         head = _head(text)
-    if head.lstrip()[:1] in ("{", "[") and not re.search(json_lines.MARKER, head):
+    if head.lstrip()[:1] in ("{", "[") and not re.search(json_lines.MARKER, head, re.MULTILINE):
         for name, (mark, _) in _DOCUMENTS.items():
             if re.search(mark, head, re.MULTILINE):
                 return [name]

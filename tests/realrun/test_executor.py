@@ -1,4 +1,4 @@
-"""The PyTorch executor gives what the NumPy executor gives, on real gloo ranks; test_agreement_torch covers the rest."""
+"""The PyTorch executor gives what the NumPy executor gives; test_agreement_torch covers more."""
 
 from __future__ import annotations
 
