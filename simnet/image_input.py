@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
+from typing import Any
 
 from simnet.errors import InvalidInput
 from simnet.hardware import Quantity
-from simnet.pipeline import InputPipeline, Stage, read_stage
+from simnet.pipeline import InputPipeline, Stage, input_time, read_stage
 from simnet.units import Bytes, BytesPerSecond, Seconds
 
 
@@ -126,3 +127,12 @@ def image_pipeline(
     )
     copy = 3 * resolution**2 * pixel_bytes * end.of(COPY)
     return InputPipeline(stages, cores, num_devices, prefetch=prefetch, copy_time=copy)
+
+
+def batch_interval(batch: int, **options: Any) -> Quantity:
+    """Time between two batches of `batch` images a device, s, with the interval of all rates at either end.
+
+    Options are those of `image_pipeline`.
+    """
+    times = {end: input_time(image_pipeline(**options, end=end), batch) for end in End}
+    return Quantity(times[End.VALUE], times[End.FAST], times[End.SLOW], "sourced rates of the input pipeline")

@@ -78,6 +78,33 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """Images on their way to the devices of one host: its cores, its share of the storage, what it has cached.
+
+    `cached` of the reads, a fraction, come from memory; `fused` decodes only what the crop keeps; `devices_per_host`
+    is the node's number of devices where it is not given. A scenario without it never waits for data.
+    """
+
+    cores: int
+    storage_bandwidth: float
+    cached: float = 0.0
+    fused: bool = False
+    pixel_bytes: int = 4
+    devices_per_host: int | None = None
+
+    def __post_init__(self) -> None:
+        hosted = 1 if self.devices_per_host is None else self.devices_per_host
+        for key, value in (("cores", self.cores), ("pixel_bytes", self.pixel_bytes), ("devices_per_host", hosted)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidInput(f"input.{key} must be 1 or more whole ones, got {value!r}")
+        if not 0 <= self.cached <= 1 or not self.storage_bandwidth > 0:
+            raise InvalidInput(
+                "input.cached must be a fraction from 0 to 1 and input.storage_bandwidth above 0, got "
+                f"{self.cached} and {self.storage_bandwidth} bytes/s"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Variation:
     """How devices and steps differ: sd of a rank's compute time over ranks (lasting) and over steps (fresh noise)."""
 
@@ -95,6 +122,7 @@ class Scenario:
     batch_norm: BatchNorm = BatchNorm()
     optimizer: Optimizer = Optimizer()
     variation: Variation = Variation()
+    input: Input | None = None
     bandwidth: Mapping[str, float] = field(default_factory=dict)
     latency: Mapping[str, float] = field(default_factory=dict)
     summary: str = ""
@@ -142,6 +170,7 @@ class Scenario:
 
 _TABLES = {
     "job": Job, "exchange": Exchange, "batch_norm": BatchNorm, "optimizer": Optimizer, "variation": Variation,
+    "input": Input,
 }  # fmt: skip
 _PLAIN = ("name", "summary", "source", "assumed", "draws", "seed", "bandwidth", "latency")
 _BYTES = ("cap", "first", "threshold")
@@ -178,6 +207,8 @@ def _table(kind: type[Any], values: Any, where: str) -> Any:
     given = dict(values)
     if "bucket_options" in given:
         given["bucket_options"] = {key: _quantity(key, value, where) for key, value in given["bucket_options"].items()}
+    if "storage_bandwidth" in given:
+        given["storage_bandwidth"] = _bandwidth(given["storage_bandwidth"], where)
     if "options" in given:
         given["options"] = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
     if "grid" in given:
@@ -195,6 +226,12 @@ def _quantity(key: str, value: Any, where: str) -> float:
     if key in _TIMES and isinstance(value, str):
         return parse(value, Dimension.TIME, name=f"{key} in {where}")
     raise InvalidInput(f'{where} needs {key} as text with a unit, such as "25 MiB" or "5 ms", got {value!r}')
+
+
+def _bandwidth(value: Any, where: str) -> float:
+    if isinstance(value, str):
+        return parse(value, Dimension.BANDWIDTH, name=f"storage_bandwidth in {where}")
+    raise InvalidInput(f'{where} needs storage_bandwidth as text with a unit, such as "1.25 GB/s", got {value!r}')
 
 
 def scenarios() -> dict[str, str]:

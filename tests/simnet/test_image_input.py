@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 
 from simnet.errors import InvalidInput
-from simnet.image_input import DECODE, CachePolicy, End, fused_decode, hit_fraction, image_pipeline, shard_imbalance
+from simnet.image_input import (
+    DECODE,
+    CachePolicy,
+    End,
+    batch_interval,
+    fused_decode,
+    hit_fraction,
+    image_pipeline,
+    shard_imbalance,
+)
 from simnet.pipeline import input_time, several_hosts, steady_feed, workers_to_keep_up
 
 
@@ -76,3 +85,9 @@ def test_whole_files_make_unequal_shards():
 def test_a_cache_of_nothing_is_refused():
     with pytest.raises(InvalidInput, match="means nothing"):
         hit_fraction(1, 0)
+
+
+def test_the_interval_between_batches_holds_its_value():
+    found = batch_interval(96, cores=64, storage_bandwidth=1.25e9, num_devices=8)
+    assert found.low < found.value < found.high
+    assert found.value == input_time(image_pipeline(cores=64, storage_bandwidth=1.25e9, num_devices=8), 96)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simnet.errors import InvalidInput
-from simnet.scenario import BatchNorm, Job, Scenario, load_scenario, parse_scenario, scenarios
+from simnet.scenario import BatchNorm, Input, Job, Scenario, load_scenario, parse_scenario, scenarios
 
 JOB = {"cluster": "abci", "devices": 16, "model": "resnet50", "per_device_batch": 32}
 
@@ -69,3 +69,24 @@ def test_every_scenario_of_the_catalogue_loads_under_its_file_name():
 def test_groups_of_batch_norm_set_the_batch_that_normalises():
     scenario = Scenario("x", Job("abci", 16, "resnet50", 32), batch_norm=BatchNorm(group=4))
     assert scenario.normalisation_batch == 128
+
+
+def test_an_input_table_has_its_bandwidth_with_a_unit():
+    table = {"cores": 40, "storage_bandwidth": "1.25 GB/s", "cached": 0.5}
+    found = parse_scenario({"name": "x", "job": JOB, "input": table}, where="x")
+    assert found.input == Input(40, 1.25e9, cached=0.5)
+    assert parse_scenario({"name": "x", "job": JOB}, where="x").input is None
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ({"cores": 40, "storage_bandwidth": 1.25e9}, "storage_bandwidth as text with a unit"),
+        ({"cores": 0, "storage_bandwidth": "1 GB/s"}, "input.cores must be 1 or more"),
+        ({"cores": 4, "storage_bandwidth": "1 GB/s", "cached": 2}, "a fraction from 0 to 1"),
+        ({"cores": 4}, "lacks a key; it takes storage_bandwidth"),
+    ],
+)
+def test_an_input_that_means_nothing_is_refused(table, text):
+    with pytest.raises(InvalidInput, match=text):
+        parse_scenario({"name": "x", "job": JOB, "input": table}, where="x")
