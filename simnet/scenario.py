@@ -42,7 +42,8 @@ class Exchange:
     """How gradients are summed: schedule, buckets, number format, and how far it overlaps with the backward pass.
 
     `lanes` all-reduces may be in flight at once: their latencies overlap, their bytes do not. `compression` divides
-    the bytes. `interference` is the fraction of compute speed lost while a message is in flight.
+    the bytes. `interference` is the fraction of compute speed lost while a message is in flight; left out, that of
+    kernels which share the device with collectives.
     """
 
     algorithm: str = "ring"
@@ -54,7 +55,7 @@ class Exchange:
     overlap: bool = True
     lanes: int = 1
     compression: float = 1.0
-    interference: float = 0.0
+    interference: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Scenario:
                 raise InvalidInput(f"{key} {where} be 1 or more whole ones, got {value!r}")
         if not exchange.compression >= 1:
             raise InvalidInput(f"exchange.compression {where} be 1 or more, got {exchange.compression}")
-        if not 0 <= exchange.interference < 1:
+        if exchange.interference is not None and not 0 <= exchange.interference < 1:
             raise InvalidInput(f"exchange.interference {where} be from 0 to below 1, got {exchange.interference}")
         if job.devices % self.batch_norm.group:
             raise InvalidInput(f"batch_norm.group {where} divide {job.devices} devices, got {self.batch_norm.group}")

@@ -66,6 +66,7 @@ class Draws:
     batch_norm: FloatArray | float = 1.0
     slowest: FloatArray | float = 0.0
     input: FloatArray | float = 1.0
+    interference: FloatArray | float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def step(work: StepWork, draws: Draws | None = None) -> StepTimes:
     ready = start[:, None] + _ready(work, pace, norm)
     backward_end = start + pace * work.backward.sum() + norm_backward
     begins, ends = _exchange(work, draws, ready, backward_end)
-    backward_end, exposed = _exposed(work, begins, ends, backward_end)
+    backward_end, exposed = _exposed(work.interference * np.asarray(draws.interference), begins, ends, backward_end)
     computed = mean * passes * (work.forward.sum() + work.backward.sum())
     normed = passes * (norm_forward + norm_backward)
     update = pace * work.update
@@ -179,16 +180,15 @@ def _exchange(
 
 
 def _exposed(
-    work: StepWork, begins: FloatArray, ends: FloatArray, backward_end: FloatArray
+    interference: FloatArray, begins: FloatArray, ends: FloatArray, backward_end: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """End of the backward pass with what the exchange takes from it, and each bucket's time beyond it."""
-    if not work.buckets:
+    if ends.shape[1] == 0:
         return backward_end, np.zeros((len(backward_end), 0))
     last = np.maximum.accumulate(ends, axis=1)
-    if work.interference:
-        covered = np.concatenate([np.zeros((len(last), 1)), last[:, :-1]], axis=1)
-        inside = np.minimum(last, backward_end[:, None]) - np.maximum(begins, covered)
-        backward_end = backward_end + work.interference * np.maximum(0.0, inside).sum(axis=1)
+    covered = np.concatenate([np.zeros((len(last), 1)), last[:, :-1]], axis=1)
+    inside = np.minimum(last, backward_end[:, None]) - np.maximum(begins, covered)
+    backward_end = backward_end + interference * np.maximum(0.0, inside).sum(axis=1)
     beyond = np.maximum(0.0, last - backward_end[:, None])
     return backward_end, np.diff(beyond, axis=1, prepend=0.0)
 

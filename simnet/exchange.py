@@ -1,0 +1,207 @@
+"""What all-reduces of several sizes cost on a cluster, and how that moves with each kind of link.
+
+One pass of the engine prices a few sizes under every perturbation at once; sizes between them are interpolated,
+which is exact where time is linear in the bytes. A price has two parts: `latency`, what the smallest message of
+the schedule takes, which other all-reduces in flight can hide, and `transfer`, the rest, which they cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simnet.algorithms.registry import build
+from simnet.costs.model import CostModel
+from simnet.hardware import Cluster, Quantity, Wire
+from simnet.interpreters import engine
+from simnet.interpreters.stages import LinkDraws
+from simnet.paths import FabricPaths, Paths
+from simnet.results import Estimate
+from simnet.schedule import Schedule
+from simnet.topologies.registry import cluster_paths
+
+FloatArray = npt.NDArray[np.float64]
+
+SIGMAS = 2.5631
+"""Width of an 80 % interval of a normal number, in standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A number of the catalogue that prices depend on: links of one kind, and factors that span 80 % of what it may be."""
+
+    kind: str
+    what: str
+    low: float
+    high: float
+
+    @property
+    def name(self) -> str:
+        """Shown in tables."""
+        return f"{self.what} of {self.kind}"
+
+    @property
+    def far(self) -> float:
+        """End of the interval that is further from the catalogue's value."""
+        return self.low if -np.log(self.low) > np.log(self.high) else self.high
+
+    @property
+    def sd(self) -> float:
+        """Of the log of the number."""
+        return float(np.log(self.high / self.low)) / SIGMAS
+
+    @property
+    def offset(self) -> float:
+        """Middle of the interval, in sds from the catalogue's value."""
+        return float(np.log(self.low) + np.log(self.high)) / 2 / self.sd
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Times in s of all-reduces, each (num_sizes,), and their sds, each (num_inputs, num_sizes), s per sd of the input."""
+
+    sizes: FloatArray
+    latency: FloatArray
+    transfer: FloatArray
+    inputs: tuple[Input, ...]
+    latency_sd: FloatArray
+    transfer_sd: FloatArray
+    exact: bool = True
+    engine: str = ""
+    reason: str = ""
+
+    @property
+    def time(self) -> FloatArray:
+        """Whole time of each size, s."""
+        return self.latency + self.transfer
+
+    def at(self, num_bytes: Sequence[float]) -> Prices:
+        """Prices of other sizes up to the largest, by interpolation."""
+        wanted = np.asarray(num_bytes, float)
+
+        def between(values: FloatArray) -> FloatArray:
+            rows = [np.interp(wanted, self.sizes, row) for row in np.atleast_2d(values)]
+            return np.array(rows).reshape(len(rows), len(wanted))
+
+        return replace(
+            self, sizes=wanted, latency=between(self.latency)[0], transfer=between(self.transfer)[0],
+            latency_sd=between(self.latency_sd), transfer_sd=between(self.transfer_sd),
+        )  # fmt: skip
+
+
+def scaled(cluster: Cluster, bandwidth: Mapping[str, float], latency: Mapping[str, float]) -> Cluster:
+    """Return the cluster with wires scaled, by their name ("network.port"), or all "inter" or "intra" ones.
+
+    Raises
+    ------
+    InvalidInput : the cluster has no such wire.
+    """
+    wires = cluster.wires()
+    changed = {}
+    for factors, field in ((bandwidth, "bandwidth"), (latency, "latency")):
+        for key, factor in factors.items():
+            place = {"inter": "network.", "intra": "node."}.get(key)
+            names = [key] if place is None else [name for name in wires if name.startswith(place)]
+            for name in names:
+                wire = changed.get(name) or (wires[name].link if name in wires else None)
+                changed[name] = replace(wire, **{field: getattr(wire, field).scaled(factor)}) if wire else None
+    return cluster.with_links(changed) if changed else cluster
+
+
+def price(
+    cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, sizes: Sequence[float], *,
+    itemsize: int, cost: CostModel, ranks_per_node: int | None = None,
+) -> Prices:  # fmt: skip
+    """Price all-reduces of up to the largest of `sizes` bytes on the first `ranks` devices of a cluster.
+
+    Where ranks out of step share links the static share is used; `exact` is then false, with the reason.
+    """
+    if ranks == 1 or not len(sizes):
+        none = np.zeros(2)
+        return Prices(np.array([0.0, max(sizes, default=1.0)]), none, none, (), np.zeros((0, 2)), np.zeros((0, 2)))
+    schedule = _schedule(algorithm, ranks, tuple(sorted(options.items())))
+    paths = cluster_paths(cluster, ranks, ranks_per_node=ranks_per_node)
+    inputs = _inputs(cluster, paths)
+    counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
+    found = _run(schedule, counts, itemsize, paths, cost, inputs)
+    times = np.asarray(found.time, float)
+    base = times[: len(counts)]
+    sds = _sds(base, times[len(counts) :].reshape(len(inputs), 2), counts, inputs)
+    return Prices(
+        np.array(counts, float) * itemsize, np.full(len(counts), base[0]), base - base[0], inputs,
+        np.broadcast_to(sds[:, :1], sds.shape), sds - sds[:, :1], bool(np.all(found.exact)), found.engine, found.reason,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _schedule(algorithm: str, ranks: int, options: tuple[tuple[str, Any], ...]) -> Schedule:
+    return build(algorithm, ranks, **dict(options))
+
+
+def _grid(least: int, wanted: list[int]) -> list[int]:
+    """One element a chunk, then the counts asked for, or as many as steps of a factor of four where those are fewer."""
+    counts, most = [least], wanted[-1]
+    while counts[-1] * 4 < most:
+        counts.append(counts[-1] * 4)
+    exact = [count for count in wanted if count > least]
+    coarse = [*counts[1:], most] if most > least else []
+    return [least, *(exact if len(exact) <= len(coarse) else coarse)]
+
+
+def _inputs(cluster: Cluster, paths: Paths) -> tuple[Input, ...]:
+    kinds: dict[str, Wire] = {}
+    for wire in cluster.wires().values():
+        known = kinds.get(wire.link.name)
+        if known is None or wire.link.bandwidth.spread > known.link.bandwidth.spread:
+            kinds[wire.link.name] = wire
+    present = {link.kind for link in paths.fabric.links} if isinstance(paths, FabricPaths) else set(kinds)
+    found = []
+    for name, wire in kinds.items():
+        for what, quantity in (("bandwidth", wire.link.bandwidth), ("latency", wire.link.latency)):
+            if name in present and quantity.value > 0 and quantity.spread > 1.001:
+                found.append(Input(name, what, *_relative(quantity)))
+    return tuple(found)
+
+
+def _relative(quantity: Quantity) -> tuple[float, float]:
+    return quantity.low / quantity.value, quantity.high / quantity.value
+
+
+def _run(
+    schedule: Schedule, counts: list[int], itemsize: int, paths: Paths, cost: CostModel, inputs: tuple[Input, ...]
+) -> Estimate:
+    """Time of every size as the catalogue says, then of the smallest and the largest with each input at its far end."""
+    bandwidth, latency, kinds = _link_columns(paths, inputs)
+    wide, late = [bandwidth] * len(counts), [latency] * len(counts)
+    for entry in inputs:
+        factor = np.where(np.array(kinds) == entry.kind, entry.far, 1.0)
+        wide += [bandwidth * factor if entry.what == "bandwidth" else bandwidth] * 2
+        late += [latency * factor if entry.what == "latency" else latency] * 2
+    batch = np.array([*counts, *[counts[0], counts[-1]] * len(inputs)], np.int64)
+    draws = LinkDraws(latency=np.array(late), bandwidth=np.array(wide))
+    return engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws)
+
+
+def _link_columns(paths: Paths, inputs: tuple[Input, ...]) -> tuple[FloatArray, FloatArray, list[str]]:
+    """Bandwidth and latency of every link, and its kind; a uniform port has its latency on the way out."""
+    if isinstance(paths, FabricPaths):
+        return paths.fabric.bandwidths, paths.fabric.latencies, [link.kind for link in paths.fabric.links]
+    bandwidth = paths.link_bandwidth
+    way_out = np.arange(len(bandwidth)) < paths.world_size
+    latency = paths.latency(np.array([0]), np.array([1]))[0]
+    return bandwidth, np.where(way_out, latency, 0.0), [inputs[0].kind if inputs else ""] * len(bandwidth)
+
+
+def _sds(base: FloatArray, ends: FloatArray, counts: list[int], inputs: tuple[Input, ...]) -> FloatArray:
+    """S per sd of each input, with the sign of its effect, (num_inputs, num_sizes); linear in the size."""
+    if not inputs:
+        return np.zeros((0, len(counts)))
+    steps = np.array([np.log(entry.far) / entry.sd for entry in inputs])
+    slopes = (ends - base[[0, -1]]) / steps[:, None]
+    share = (np.array(counts, float) - counts[0]) / max(1, counts[-1] - counts[0])
+    return slopes[:, :1] + share * (slopes[:, 1:] - slopes[:, :1])

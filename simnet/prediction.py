@@ -1,0 +1,363 @@
+"""From a scenario to a prediction: one step, or the whole run, with 80 % intervals and a breakdown.
+
+Intervals come from draws of every uncertain input: the fitted constants of the device, links of the catalogue,
+and how far ranks differ. A draw uses the same inputs for a job and for the base its efficiency refers to.
+"""
+
+from __future__ import annotations
+
+import tomllib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+
+from simnet import buckets, compute
+from simnet.catalog import load_cluster
+from simnet.costs.alpha_beta import AlphaBeta
+from simnet.errors import InvalidInput
+from simnet.exchange import SIGMAS, Prices, price, scaled
+from simnet.hardware import Cluster, Device
+from simnet.models.registry import build
+from simnet.recipe import Recipe, constant
+from simnet.recipe import find as find_recipe
+from simnet.run import Run, time_to_train
+from simnet.scenario import Scenario
+from simnet.stragglers import Jitter, expected_maximum, maximum_quantile
+from simnet.training import Draws, Span, StepTimes, StepWork, step
+from simnet.units import Bytes, Seconds
+from simnet.workload import Bucket, Model, gradients, item_bytes
+
+FloatArray = npt.NDArray[np.float64]
+
+LARS_STREAMS, LARS_KERNELS = 2, 3
+SCALING_KERNELS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A predicted number and its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, draws: FloatArray) -> Interval:
+        """Central value, with the interval stretched to hold it."""
+        low, high = np.quantile(draws, [0.1, 0.9])
+        return cls(value, float(min(low, value)), float(max(high, value)))
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrediction:
+    """One training step: times in s, samples/s, efficiencies as fractions; parts add up to the central step."""
+
+    scenario: str
+    devices: int
+    per_device_batch: int
+    global_batch: int
+    step_s: Interval
+    samples_per_s: Interval
+    efficiency_device: Interval
+    efficiency_node: Interval
+    parts_s: Mapping[str, float]
+    exposed_s: tuple[float, ...]
+    buckets: tuple[Bucket, ...]
+    memory_bytes: Bytes
+    basis: str
+    match: str
+    engine: str
+    exact: bool
+    reason: str
+    spans: tuple[Span, ...] = field(repr=False)
+    draws_s: FloatArray = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPrediction:
+    """A whole run and the step it is made of."""
+
+    run: Run
+    step: StepPrediction
+    time_s: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """Standard normal numbers by the name of what they stand for; the same name gives the same draws."""
+
+    seed: int
+    size: int
+
+    def normal(self, name: str) -> FloatArray:
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode())]).standard_normal(self.size)
+
+    def lognormal(self, name: str, interval: Interval) -> FloatArray:
+        """Numbers whose logs are normal, 80 % of them in the interval; all equal where it has no width."""
+        if interval.low == interval.high:
+            return np.full(self.size, interval.value)
+        middle, width = np.log(interval.low * interval.high) / 2, np.log(interval.high / interval.low) / SIGMAS
+        return np.exp(middle + width * self.normal(name))
+
+    def uniform(self, name: str) -> FloatArray:
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode())]).random(self.size)
+
+
+@cache
+def _variation() -> dict[str, Interval]:
+    text = resources.files("simnet").joinpath("catalog/profiles/variation.toml").read_text(encoding="utf-8")
+    tables = {name: table for name, table in tomllib.loads(text).items() if isinstance(table, dict)}
+    return {name: Interval(table["value"], table["low"], table["high"]) for name, table in tables.items()}
+
+
+class StepModel:
+    """A scenario with everything about it looked up; `evaluate` gives the step at any number of its devices."""
+
+    def __init__(self, scenario: Scenario, profile: compute.ComputeProfile | None = None) -> None:
+        self.scenario = scenario
+        self.profile = profile or compute.load_profile()
+        cluster = load_cluster(scenario.job.cluster)
+        self.cluster: Cluster = scaled(cluster, scenario.bandwidth, scenario.latency)
+        self.device: Device = self.cluster.node.device
+        self.model: Model = build(scenario.job.model)
+        self.inputs = _Inputs(scenario.seed, scenario.draws)
+        self._prices: dict[int, Prices] = {}
+
+    @property
+    def between_ranks(self) -> Interval:
+        """Sd of the compute time over ranks: the scenario's own, or that of the catalogue."""
+        return _given(self.scenario.variation.between_ranks, "between_ranks")
+
+    @property
+    def interference(self) -> Interval:
+        """Fraction of compute speed lost to messages in flight: the scenario's own, or that of the catalogue."""
+        return _given(self.scenario.exchange.interference, "interference")
+
+    @cached_property
+    def efficiency(self) -> compute.Efficiency:
+        """Constants of the compute profile for this device, framework, precision and model."""
+        job = self.scenario.job
+        return compute.efficiency(self.profile, self.device, job.framework, job.precision, job.model)
+
+    @cached_property
+    def roofline(self) -> compute.Roofline:
+        """Bounds of one pass over the batch of a device."""
+        job = self.scenario.job
+        return compute.roofline(self.model, self.device, job.precision, job.per_device_batch)
+
+    @cached_property
+    def passes(self) -> tuple[FloatArray, FloatArray, Seconds]:
+        """Forward and backward time of each layer, each (num_layers,), and time of the update, s."""
+        found, bound = self.efficiency, self.roofline
+        forward = bound.forward / found.efficiency + bound.forward_kernels * found.launch
+        backward = bound.backward / found.efficiency + bound.backward_kernels * found.launch
+        return forward, backward, bound.update / found.efficiency + bound.update_kernels * found.launch + self._extra()
+
+    def _extra(self) -> Seconds:
+        """LARS reads weights and gradients once more for their norms; loss scaling reads the gradients once."""
+        optimizer, tensors = self.scenario.optimizer, len(self.model.parameters)
+        pass_ = self.model.num_parameters * compute.MASTER_BYTES / self.device.memory_bandwidth.value
+        lars = LARS_STREAMS * pass_ + LARS_KERNELS * tensors * self.efficiency.launch
+        scaling = pass_ + SCALING_KERNELS * self.efficiency.launch
+        return optimizer.lars * lars + optimizer.loss_scaling * scaling
+
+    @cached_property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Gradient buckets, by the rule of the scenario."""
+        exchange = self.scenario.exchange
+        ready = np.cumsum(self.passes[1][::-1])[::-1]
+        return buckets.assign(
+            exchange.buckets, gradients(self.model, exchange.gradient_dtype), list(ready), **exchange.bucket_options
+        )
+
+    def sent(self, ranks: int) -> tuple[Bucket, ...]:
+        """Buckets that travel: none on one device."""
+        return self.buckets if ranks > 1 else ()
+
+    def prices(self, ranks: int) -> Prices:
+        """What the all-reduce of each bucket costs on that many devices."""
+        if ranks not in self._prices:
+            exchange = self.scenario.exchange
+            sizes = [bucket.num_bytes / exchange.compression for bucket in self.sent(ranks)]
+            found = price(
+                self.cluster, exchange.algorithm, self._options(ranks), ranks, sizes,
+                itemsize=item_bytes(exchange.gradient_dtype), cost=AlphaBeta(),
+            )  # fmt: skip
+            self._prices[ranks] = found.at(sizes)
+        return self._prices[ranks]
+
+    def _options(self, ranks: int) -> dict[str, object]:
+        """Options of the algorithm; those that count ranks hold for the job's own number of devices only."""
+        options = dict(self.scenario.exchange.options)
+        if ranks == self.scenario.job.devices:
+            return options
+        options.pop("grid", None)
+        size = options.get("ranks_per_node")
+        if isinstance(size, int) and ranks % size:
+            options["ranks_per_node"] = ranks if ranks < size else self.cluster.node.num_devices
+        return options
+
+    def batch_norm(self) -> tuple[FloatArray, FloatArray]:
+        """Exchange of statistics of each layer, forward and backward, s, each (num_layers,)."""
+        layers = self.model.layers
+        none = np.zeros(len(layers))
+        group = self.scenario.batch_norm.group
+        if group == 1:
+            return none, none
+        channels = [layer.num_parameters * 4 if layer.kind == "batch_norm" else 0 for layer in layers]
+        found = price(self.cluster, "ring", {}, group, [max(channels)], itemsize=4, cost=AlphaBeta()).at(channels)
+        times = np.where(np.array(channels) > 0, found.time, 0.0)
+        return times, times
+
+    def work(self, ranks: int) -> StepWork:
+        """What a step on that many devices has to do."""
+        exchange = self.scenario.exchange
+        forward, backward, update = self.passes
+        prices = self.prices(ranks)
+        normed = self.batch_norm() if ranks > 1 else (np.zeros(len(forward)),) * 2
+        return StepWork(
+            forward, backward, update, self.sent(ranks), prices.latency, prices.transfer, *normed,
+            overlap=exchange.overlap, lanes=exchange.lanes, interference=self.interference.value,
+            accumulation=self.scenario.job.accumulation,
+        )  # fmt: skip
+
+    def evaluate(self, ranks: int) -> tuple[StepTimes, StepTimes]:
+        """The central step, and the steps of all draws."""
+        work = self.work(ranks)
+        central = step(work, Draws(slowest=expected_maximum(Jitter(self.between_ranks.value), ranks) - 1))
+        return central, step(work, self._draws(ranks))
+
+    def _draws(self, ranks: int) -> Draws:
+        found, bound, prices = self.efficiency, self.roofline, self.prices(ranks)
+        fixed = bound.kernels * found.launch
+        floor = bound.time / found.efficiency
+        drawn = floor * np.exp(found.sd * self.inputs.normal("efficiency"))
+        drawn = drawn + fixed * np.exp(found.launch_sd * self.inputs.normal("launch"))
+        spreads = self.inputs.lognormal("between ranks", self.between_ranks)
+        place = self.inputs.uniform(f"slowest of {ranks}")
+        slowest = np.array([_slowest(s, ranks, p) for s, p in zip(spreads, place, strict=True)])
+        normals = np.array([self.inputs.normal(i.name) + i.offset for i in prices.inputs]).reshape(-1, self.inputs.size)
+        return Draws(
+            compute=drawn / (floor + fixed), slowest=slowest,
+            latency=_factors(prices.latency, prices.latency_sd, normals, self.inputs.size),
+            transfer=_factors(prices.transfer, prices.transfer_sd, normals, self.inputs.size),
+            interference=self.inputs.lognormal("interference", self.interference) / max(self.interference.value, 1e-300),
+        )  # fmt: skip
+
+
+def _given(value: float | None, name: str) -> Interval:
+    return _variation()[name] if value is None else Interval(value, value, value)
+
+
+def _slowest(spread: float, ranks: int, probability: float) -> float:
+    if ranks == 1:
+        return 0.0
+    return maximum_quantile(Jitter(spread), ranks, min(max(probability, 1e-9), 1 - 1e-9)) - 1
+
+
+def _factors(times: FloatArray, sds: FloatArray, normals: FloatArray, size: int) -> FloatArray:
+    """Log-linear response of each bucket's time to the inputs, (num_draws, num_buckets)."""
+    if not len(sds):
+        return np.ones((size, len(times)))
+    slope = np.divide(sds, times, out=np.zeros_like(sds), where=times > 0)
+    return np.exp(normals.T @ slope)
+
+
+def predict_step(scenario: Scenario, *, profile: compute.ComputeProfile | None = None) -> StepPrediction:
+    """Predict one training step of a scenario.
+
+    Raises
+    ------
+    InvalidInput : unknown names, more devices than the cluster has, or a batch that does not fit into memory.
+    """
+    model = StepModel(scenario, profile)
+    job = scenario.job
+    _require_devices(scenario, model.cluster)
+    memory = compute.require_fit(model.model, model.device, job.precision, job.per_device_batch)
+    central, drawn = model.evaluate(job.devices)
+    bases = {n: model.evaluate(n) for n in (1, min(job.devices, model.cluster.node.num_devices))}
+    time = Interval.of(float(central.total[0]), drawn.total)
+    rate = scenario.global_batch / drawn.total
+    efficiencies = [
+        Interval.of(float(base.total[0] / central.total[0]), draws.total / drawn.total) for base, draws in bases.values()
+    ]
+    prices = model.prices(job.devices)
+    return StepPrediction(
+        scenario.name, job.devices, job.per_device_batch, scenario.global_batch, time,
+        Interval.of(scenario.global_batch / time.value, rate), efficiencies[0], efficiencies[-1],
+        central.breakdown(), tuple(central.exposed[0].tolist()), model.sent(job.devices), memory,
+        model.efficiency.basis, model.efficiency.match, prices.engine, prices.exact, prices.reason,
+        central.spans, drawn.total,
+    )  # fmt: skip
+
+
+def _require_devices(scenario: Scenario, cluster: Cluster) -> None:
+    most = cluster.num_devices
+    if scenario.job.devices > most:
+        raise InvalidInput(
+            f"scenario {scenario.name} asks for {scenario.job.devices} devices and {cluster.name} has {most}; "
+            f"use {most} or fewer, or a larger cluster"
+        )
+
+
+def predict_run(scenario: Scenario, *, profile: compute.ComputeProfile | None = None) -> RunPrediction:
+    """Predict the whole run of a scenario's recipe, every batch of its schedule with its own step.
+
+    Raises
+    ------
+    InvalidInput : as `predict_step`, or a recipe that is unknown.
+    """
+    recipe = recipe_of(scenario)
+    steps = _Steps(scenario, profile)
+    run = time_to_train(
+        recipe, scenario.job.devices, steps.value, low=steps.low, high=steps.high, evaluation_step=steps.forward,
+        evaluation_batch=scenario.job.per_device_batch,
+    )  # fmt: skip
+    return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval(run.time_s, run.low_s, run.high_s))
+
+
+def recipe_of(scenario: Scenario) -> Recipe:
+    """Return the scenario's recipe, or 90 epochs of ImageNet at its batch where it names none."""
+    if scenario.job.recipe:
+        return find_recipe(scenario.job.recipe)
+    return Recipe(
+        scenario.name, scenario.job.model, constant(90, scenario.global_batch), 0, "no recipe named: 90 epochs of ImageNet"
+    )
+
+
+class _Steps:
+    """Steps of one scenario by samples per device, each predicted once."""
+
+    def __init__(self, scenario: Scenario, profile: compute.ComputeProfile | None) -> None:
+        self._scenario, self._profile = scenario, profile
+        self._found: dict[int, StepPrediction] = {}
+
+    def predict(self, samples: int) -> StepPrediction:
+        if samples not in self._found:
+            per_pass = -(-samples // self._scenario.job.accumulation)
+            self._found[samples] = predict_step(self._scenario.with_job(per_device_batch=per_pass), profile=self._profile)
+        return self._found[samples]
+
+    def value(self, samples: int) -> Seconds:
+        return self.predict(samples).step_s.value
+
+    def low(self, samples: int) -> Seconds:
+        return self.predict(samples).step_s.low
+
+    def high(self, samples: int) -> Seconds:
+        return self.predict(samples).step_s.high
+
+    def forward(self, samples: int) -> Seconds:
+        scenario = self._scenario.with_job(per_device_batch=samples)
+        return float(StepModel(scenario, self._profile).passes[0].sum())
+
+
+def with_devices(scenario: Scenario, devices: int) -> Scenario:
+    """Return the scenario on another number of devices, options that count ranks left to their defaults."""
+    options = {k: v for k, v in scenario.exchange.options.items() if k != "grid"}
+    return replace(scenario.with_job(devices=devices), exchange=replace(scenario.exchange, options=options))
