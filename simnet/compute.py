@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -87,18 +87,22 @@ class Fit:
     efficiency: float
     launch: Seconds
     launch_fitted: bool
-    residual_sd: float
+    sd: float
     points: tuple[str, ...]
     residuals: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeProfile:
-    """Fits, and how far apart such fits lie: sd of the log of the step time, by what differs."""
+    """Fits, and how far apart such fits lie: by unit and by what differs, the sd of the log of the efficiency.
+
+    `launches` gives devices that no host feeds kernel by kernel a launch cost of their own, s, and the sd of its log.
+    """
 
     name: str
     fits: tuple[Fit, ...]
-    spread: dict[str, float]
+    spread: Mapping[str, Mapping[str, float]]
+    launches: Mapping[str, tuple[Seconds, float]] = field(default_factory=dict)
     source: str = ""
 
 
@@ -208,14 +212,24 @@ def family(model: str) -> str:
 def _combined(profile: ComputeProfile, match: str, fits: Sequence[Fit], wanted: Wanted) -> Efficiency:
     same_model = [fit for fit in fits if family(fit.model) == wanted.family]
     used = same_model or list(fits)
-    spread = profile.spread
-    sd = math.hypot(spread["row"], 0.0 if match == "stack" else spread[match], 0.0 if same_model else spread["model"])
-    fitted = [fit for fit in used if fit.launch_fitted]
-    launch_sd = spread["row"] if fitted and match == "stack" else spread["launch"]
+    spread = profile.spread[wanted.unit]
+    own = max(fit.sd for fit in used) if match == "stack" else math.hypot(spread["row"], spread[match])
+    sd = math.hypot(own, 0.0 if same_model else spread["model"])
+    launch, launch_sd = _launch(profile, match, used, wanted)
     return Efficiency(
-        _geometric([fit.efficiency for fit in used]), _geometric([fit.launch for fit in fitted or used]),
-        sd, launch_sd, match, _basis(match, used, wanted, bool(same_model)),
+        _geometric([fit.efficiency for fit in used]), launch, sd, launch_sd, match,
+        _basis(match, used, wanted, bool(same_model)),
     )  # fmt: skip
+
+
+def _launch(profile: ComputeProfile, match: str, used: Sequence[Fit], wanted: Wanted) -> tuple[Seconds, float]:
+    """Launch cost in s and the sd of its log, from sweeps over the batch where there are some."""
+    if match == "class" and wanted.device in profile.launches:
+        return profile.launches[wanted.device]
+    spread = profile.spread[wanted.unit]
+    fitted = [fit for fit in used if fit.launch_fitted]
+    launch = _geometric([fit.launch for fit in fitted or used])
+    return launch, spread["row"] if fitted and match == "stack" else spread["launch"]
 
 
 def _geometric(values: Sequence[float]) -> float:
@@ -257,8 +271,9 @@ def parse_profile(values: dict[str, Any]) -> ComputeProfile:
     fits = tuple(
         Fit(
             row["device"], row["framework"], row["stack"], row["unit"], row["model"], row["efficiency"],
-            row["launch_s"], row["launch_fitted"], row["residual_sd"], tuple(row["points"]), tuple(row["residuals"]),
+            row["launch_s"], row["launch_fitted"], row["sd"], tuple(row["points"]), tuple(row["residuals"]),
         )
         for row in values["fit"]
     )  # fmt: skip
-    return ComputeProfile(values["name"], fits, dict(values["spread"]), values["source"])
+    launches = {row["device"]: (row["launch_s"], row["sd"]) for row in values.get("launch", ())}
+    return ComputeProfile(values["name"], fits, values["spread"], launches, values["source"])

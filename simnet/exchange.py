@@ -7,7 +7,7 @@ the schedule takes, which other all-reduces in flight can hide, and `transfer`, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from simnet.algorithms.registry import build
 from simnet.costs.model import CostModel
-from simnet.hardware import Cluster, Quantity, Wire
+from simnet.errors import InvalidInput
+from simnet.hardware import Cluster, LinkType, Quantity, Wire
 from simnet.interpreters import engine
 from simnet.interpreters.stages import LinkDraws
 from simnet.paths import FabricPaths, Paths
-from simnet.results import Estimate
-from simnet.schedule import Schedule
+from simnet.schedule import IntArray, Schedule
 from simnet.topologies.registry import cluster_paths
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ SIGMAS = 2.5631
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A number of the catalogue that prices depend on: links of one kind, and factors that span 80 % of what it may be."""
+    """A number of the catalogue that prices depend on, with factors that span 80 % of what it may be."""
 
     kind: str
     what: str
@@ -63,7 +63,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Times in s of all-reduces, each (num_sizes,), and their sds, each (num_inputs, num_sizes), s per sd of the input."""
+    """Times in s of all-reduces, each (num_sizes,), and what an sd of each input adds, s, (num_inputs, num_sizes)."""
 
     sizes: FloatArray
     latency: FloatArray
@@ -101,16 +101,27 @@ def scaled(cluster: Cluster, bandwidth: Mapping[str, float], latency: Mapping[st
     ------
     InvalidInput : the cluster has no such wire.
     """
-    wires = cluster.wires()
-    changed = {}
-    for factors, field in ((bandwidth, "bandwidth"), (latency, "latency")):
-        for key, factor in factors.items():
-            place = {"inter": "network.", "intra": "node."}.get(key)
-            names = [key] if place is None else [name for name in wires if name.startswith(place)]
-            for name in names:
-                wire = changed.get(name) or (wires[name].link if name in wires else None)
-                changed[name] = replace(wire, **{field: getattr(wire, field).scaled(factor)}) if wire else None
+    wires = {name: wire.link for name, wire in cluster.wires().items()}
+    changed: dict[str, LinkType] = {}
+    for factors, what in ((bandwidth, "bandwidth"), (latency, "latency")):
+        for name, factor in _by_wire(cluster, factors):
+            link = changed.get(name, wires[name])
+            changed[name] = replace(link, **{what: getattr(link, what).scaled(factor)})
     return cluster.with_links(changed) if changed else cluster
+
+
+def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Factors by wire: "inter" stands for all wires of the network, "intra" for all of the node."""
+    wires = cluster.wires()
+    for key, factor in factors.items():
+        place = {"inter": "network.", "intra": "node."}.get(key, key)
+        found = [name for name in wires if name == key or (place != key and name.startswith(place))]
+        if not found or not factor > 0:
+            raise InvalidInput(
+                f"{cluster.name} cannot scale {key!r} by {factor}; scale inter, intra or one of {', '.join(wires)} "
+                "by more than 0"
+            )
+        yield from ((name, factor) for name in found)
 
 
 def price(
@@ -128,7 +139,8 @@ def price(
     paths = cluster_paths(cluster, ranks, ranks_per_node=ranks_per_node)
     inputs = _inputs(cluster, paths)
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
-    found = _run(schedule, counts, itemsize, paths, cost, inputs)
+    batch, draws = _perturbed(counts, paths, inputs)
+    found = engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws)
     times = np.asarray(found.time, float)
     base = times[: len(counts)]
     sds = _sds(base, times[len(counts) :].reshape(len(inputs), 2), counts, inputs)
@@ -172,10 +184,8 @@ def _relative(quantity: Quantity) -> tuple[float, float]:
     return quantity.low / quantity.value, quantity.high / quantity.value
 
 
-def _run(
-    schedule: Schedule, counts: list[int], itemsize: int, paths: Paths, cost: CostModel, inputs: tuple[Input, ...]
-) -> Estimate:
-    """Time of every size as the catalogue says, then of the smallest and the largest with each input at its far end."""
+def _perturbed(counts: list[int], paths: Paths, inputs: tuple[Input, ...]) -> tuple[IntArray, LinkDraws]:
+    """Every size as the catalogue says, then the smallest and the largest with each input at its far end."""
     bandwidth, latency, kinds = _link_columns(paths, inputs)
     wide, late = [bandwidth] * len(counts), [latency] * len(counts)
     for entry in inputs:
@@ -183,8 +193,7 @@ def _run(
         wide += [bandwidth * factor if entry.what == "bandwidth" else bandwidth] * 2
         late += [latency * factor if entry.what == "latency" else latency] * 2
     batch = np.array([*counts, *[counts[0], counts[-1]] * len(inputs)], np.int64)
-    draws = LinkDraws(latency=np.array(late), bandwidth=np.array(wide))
-    return engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws)
+    return batch, LinkDraws(latency=np.array(late), bandwidth=np.array(wide))
 
 
 def _link_columns(paths: Paths, inputs: tuple[Input, ...]) -> tuple[FloatArray, FloatArray, list[str]]:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import tomllib
 import zlib
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simnet import buckets, compute
 from simnet.catalog import load_cluster
-from simnet.costs.alpha_beta import AlphaBeta
+from simnet.costs import registry as costs
+from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
 from simnet.exchange import SIGMAS, Prices, price, scaled
 from simnet.hardware import Cluster, Device
@@ -55,7 +58,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class StepPrediction:
-    """One training step: times in s, samples/s, efficiencies as fractions; parts add up to the central step."""
+    """One training step: times in s, samples/s, efficiencies as fractions; parts add up to the central step.
+
+    `efficiency_any` is relative to a base nobody stated: anything from one device to one node, equally likely.
+    """
 
     scenario: str
     devices: int
@@ -65,6 +71,7 @@ class StepPrediction:
     samples_per_s: Interval
     efficiency_device: Interval
     efficiency_node: Interval
+    efficiency_any: Interval
     parts_s: Mapping[str, float]
     exposed_s: tuple[float, ...]
     buckets: tuple[Bucket, ...]
@@ -126,7 +133,15 @@ class StepModel:
         self.device: Device = self.cluster.node.device
         self.model: Model = build(scenario.job.model)
         self.inputs = _Inputs(scenario.seed, scenario.draws)
-        self._prices: dict[int, Prices] = {}
+        self._priced: dict[tuple[int, tuple[float, ...]], Prices] = {}
+
+    def with_batch(self, per_device_batch: int) -> StepModel:
+        """Return the same job with another batch per device; what is known of the network is kept."""
+        other = copy(self)
+        other.scenario = self.scenario.with_job(per_device_batch=per_device_batch)
+        for name in ("roofline", "passes", "buckets"):
+            other.__dict__.pop(name, None)
+        return other
 
     @property
     def between_ranks(self) -> Interval:
@@ -167,6 +182,11 @@ class StepModel:
         return optimizer.lars * lars + optimizer.loss_scaling * scaling
 
     @cached_property
+    def cost(self) -> CostModel:
+        """Cost model of the scenario's messages."""
+        return costs.build(self.scenario.exchange.cost, **self.scenario.exchange.cost_options)
+
+    @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
         """Gradient buckets, by the rule of the scenario."""
         exchange = self.scenario.exchange
@@ -181,19 +201,19 @@ class StepModel:
 
     def prices(self, ranks: int) -> Prices:
         """What the all-reduce of each bucket costs on that many devices."""
-        if ranks not in self._prices:
-            exchange = self.scenario.exchange
-            sizes = [bucket.num_bytes / exchange.compression for bucket in self.sent(ranks)]
+        exchange = self.scenario.exchange
+        sizes = tuple(bucket.num_bytes / exchange.compression for bucket in self.sent(ranks))
+        if (ranks, sizes) not in self._priced:
             found = price(
                 self.cluster, exchange.algorithm, self._options(ranks), ranks, sizes,
-                itemsize=item_bytes(exchange.gradient_dtype), cost=AlphaBeta(),
+                itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost,
             )  # fmt: skip
-            self._prices[ranks] = found.at(sizes)
-        return self._prices[ranks]
+            self._priced[ranks, sizes] = found.at(sizes)
+        return self._priced[ranks, sizes]
 
-    def _options(self, ranks: int) -> dict[str, object]:
+    def _options(self, ranks: int) -> dict[str, Any]:
         """Options of the algorithm; those that count ranks hold for the job's own number of devices only."""
-        options = dict(self.scenario.exchange.options)
+        options: dict[str, Any] = dict(self.scenario.exchange.options)
         if ranks == self.scenario.job.devices:
             return options
         options.pop("grid", None)
@@ -210,7 +230,7 @@ class StepModel:
         if group == 1:
             return none, none
         channels = [layer.num_parameters * 4 if layer.kind == "batch_norm" else 0 for layer in layers]
-        found = price(self.cluster, "ring", {}, group, [max(channels)], itemsize=4, cost=AlphaBeta()).at(channels)
+        found = price(self.cluster, "ring", {}, group, [max(channels)], itemsize=4, cost=self.cost).at(channels)
         times = np.where(np.array(channels) > 0, found.time, 0.0)
         return times, times
 
@@ -246,7 +266,7 @@ class StepModel:
             compute=drawn / (floor + fixed), slowest=slowest,
             latency=_factors(prices.latency, prices.latency_sd, normals, self.inputs.size),
             transfer=_factors(prices.transfer, prices.transfer_sd, normals, self.inputs.size),
-            interference=self.inputs.lognormal("interference", self.interference) / max(self.interference.value, 1e-300),
+            interference=self.inputs.lognormal("interference", self.interference) / (self.interference.value or 1.0),
         )  # fmt: skip
 
 
@@ -275,25 +295,39 @@ def predict_step(scenario: Scenario, *, profile: compute.ComputeProfile | None =
     ------
     InvalidInput : unknown names, more devices than the cluster has, or a batch that does not fit into memory.
     """
-    model = StepModel(scenario, profile)
-    job = scenario.job
+    return step_of(StepModel(scenario, profile))
+
+
+def step_of(model: StepModel) -> StepPrediction:
+    """Predict the step of a scenario whose names are looked up; see `predict_step`."""
+    scenario, job = model.scenario, model.scenario.job
     _require_devices(scenario, model.cluster)
     memory = compute.require_fit(model.model, model.device, job.precision, job.per_device_batch)
     central, drawn = model.evaluate(job.devices)
-    bases = {n: model.evaluate(n) for n in (1, min(job.devices, model.cluster.node.num_devices))}
+    device, node, any_ = efficiencies(model, job.devices, (central, drawn))
     time = Interval.of(float(central.total[0]), drawn.total)
     rate = scenario.global_batch / drawn.total
-    efficiencies = [
-        Interval.of(float(base.total[0] / central.total[0]), draws.total / drawn.total) for base, draws in bases.values()
-    ]
     prices = model.prices(job.devices)
     return StepPrediction(
         scenario.name, job.devices, job.per_device_batch, scenario.global_batch, time,
-        Interval.of(scenario.global_batch / time.value, rate), efficiencies[0], efficiencies[-1],
+        Interval.of(scenario.global_batch / time.value, rate), device, node, any_,
         central.breakdown(), tuple(central.exposed[0].tolist()), model.sent(job.devices), memory,
         model.efficiency.basis, model.efficiency.match, prices.engine, prices.exact, prices.reason,
         central.spans, drawn.total,
     )  # fmt: skip
+
+
+def efficiencies(
+    model: StepModel, devices: int, evaluated: tuple[StepTimes, StepTimes] | None = None
+) -> tuple[Interval, Interval, Interval]:
+    """Scaling efficiency against one device, one node, and a base of which only that it is between them is known."""
+    central, drawn = evaluated or model.evaluate(devices)
+    bases = [model.evaluate(n) for n in (1, min(devices, model.cluster.node.num_devices))]
+    values = [float(base.total[0] / central.total[0]) for base, _ in bases]
+    draws = [base.total / drawn.total for _, base in bases]
+    between = model.inputs.uniform("base of the efficiency")
+    mixed = Interval.of(sum(values) / 2, draws[0] + between * (draws[1] - draws[0]))
+    return Interval.of(values[0], draws[0]), Interval.of(values[1], draws[1]), mixed
 
 
 def _require_devices(scenario: Scenario, cluster: Cluster) -> None:
@@ -312,13 +346,24 @@ def predict_run(scenario: Scenario, *, profile: compute.ComputeProfile | None = 
     ------
     InvalidInput : as `predict_step`, or a recipe that is unknown.
     """
+    return run_of(StepModel(scenario, profile))
+
+
+def run_of(model: StepModel) -> RunPrediction:
+    """Predict the whole run of a scenario whose names are looked up; see `predict_run`."""
+    scenario = model.scenario
     recipe = recipe_of(scenario)
-    steps = _Steps(scenario, profile)
+    steps = _Steps(model)
+    start_up = _variation()["start_up"]
     run = time_to_train(
         recipe, scenario.job.devices, steps.value, low=steps.low, high=steps.high, evaluation_step=steps.forward,
-        evaluation_batch=scenario.job.per_device_batch,
+        evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value,
     )  # fmt: skip
-    return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval(run.time_s, run.low_s, run.high_s))
+    drawn = _Inputs(scenario.seed, scenario.draws).lognormal("start-up", start_up)
+    for epoch in run.schedule:
+        found = steps.predict(-(-epoch.batch // scenario.job.devices))
+        drawn = drawn + (epoch.training_s + epoch.evaluation_s) * found.draws_s / found.step_s.value
+    return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval.of(run.time_s, drawn))
 
 
 def recipe_of(scenario: Scenario) -> Recipe:
@@ -326,21 +371,26 @@ def recipe_of(scenario: Scenario) -> Recipe:
     if scenario.job.recipe:
         return find_recipe(scenario.job.recipe)
     return Recipe(
-        scenario.name, scenario.job.model, constant(90, scenario.global_batch), 0, "no recipe named: 90 epochs of ImageNet"
+        scenario.name,
+        scenario.job.model,
+        constant(90, scenario.global_batch),
+        0,
+        "no recipe named: 90 epochs of ImageNet",
     )
 
 
 class _Steps:
     """Steps of one scenario by samples per device, each predicted once."""
 
-    def __init__(self, scenario: Scenario, profile: compute.ComputeProfile | None) -> None:
-        self._scenario, self._profile = scenario, profile
+    def __init__(self, model: StepModel) -> None:
+        self._model = model
         self._found: dict[int, StepPrediction] = {}
+        self._forward: dict[int, Seconds] = {}
 
     def predict(self, samples: int) -> StepPrediction:
         if samples not in self._found:
-            per_pass = -(-samples // self._scenario.job.accumulation)
-            self._found[samples] = predict_step(self._scenario.with_job(per_device_batch=per_pass), profile=self._profile)
+            per_pass = -(-samples // self._model.scenario.job.accumulation)
+            self._found[samples] = step_of(self._model.with_batch(per_pass))
         return self._found[samples]
 
     def value(self, samples: int) -> Seconds:
@@ -353,8 +403,9 @@ class _Steps:
         return self.predict(samples).step_s.high
 
     def forward(self, samples: int) -> Seconds:
-        scenario = self._scenario.with_job(per_device_batch=samples)
-        return float(StepModel(scenario, self._profile).passes[0].sum())
+        if samples not in self._forward:
+            self._forward[samples] = float(self._model.with_batch(samples).passes[0].sum())
+        return self._forward[samples]
 
 
 def with_devices(scenario: Scenario, devices: int) -> Scenario:

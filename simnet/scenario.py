@@ -49,6 +49,7 @@ class Exchange:
     algorithm: str = "ring"
     options: Mapping[str, Option] = field(default_factory=dict)
     cost: str = "alpha_beta"
+    cost_options: Mapping[str, float | str] = field(default_factory=dict)
     buckets: str = "ddp"
     bucket_options: Mapping[str, float] = field(default_factory=dict)
     gradient_dtype: str = "float32"

@@ -105,15 +105,18 @@ def parse(text: str, dimension: Dimension, *, name: str = "value") -> float:
 
 
 def _factor(unit: str, dimension: Dimension, name: str, text: str) -> float:
-    registry = _registry()
     example = _EXAMPLES[dimension]
     try:
-        quantity = registry.parse_expression(unit)
-        factor = quantity.to(registry.parse_expression(dimension.value).units).magnitude
+        return _known_factor(unit, dimension)
     except Exception as error:
         known = "an unknown unit" if "not defined" in str(error) else "a unit of another kind"
         raise InvalidInput(f"{name} has {known}, got {text!r}; write {example}") from error
-    return float(factor)
+
+
+@cache
+def _known_factor(unit: str, dimension: Dimension) -> float:
+    registry = _registry()
+    return float(registry.parse_expression(unit).to(registry.parse_expression(dimension.value).units).magnitude)
 
 
 _SIZE = re.compile(r"(\d+)([KMG]?)")

@@ -46,6 +46,14 @@ ASSUMED_BATCH = {"abci.rn50.single.V.1.amp": 128, "hvd779.rn50.1": 64, "goyal.bw
 """Batches the rows do not state: the page's own for fp32, that of Horovod's benchmark command, that of the section."""
 
 
+LAUNCHES = (
+    {"device": "tpu-v2", "launch_s": 1e-6, "sd": 0.9, "source": "assumed: a step is one compiled program"},
+    {"device": "tpu-v3", "launch_s": 1e-6, "sd": 0.9, "source": "assumed: a step is one compiled program"},
+    {"device": "knl-7250", "launch_s": 1e-5, "sd": 0.9, "source": "assumed: a barrier of 68 cores around each layer"},
+)  # fmt: skip
+"""Devices without a row that no host feeds kernel by kernel; the launch costs of GPUs say nothing about them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """One usable row: where it was measured, and s of one step (or of its backward pass alone)."""
@@ -106,12 +114,37 @@ def fit(facts: Iterable[Fact]) -> dict[str, Any]:
         if key not in fits:
             fits[key] = _fit_efficiency(group, _nearest_launch(key, fits, several))
     tables = [fits[key] for key in sorted(fits)]
+    spread = {unit: _spreads(tables, unit) for unit in ("fp32", "matrix")}
+    for table in tables:
+        table["sd"] = _own_sd(table, spread[table["unit"]], groups)
     return {
         "name": "compute",
         "source": "studies/compute.py, fitted to the calibrate rows of studies/published/facts.jsonl named in each fit",
-        "spread": {name: round(value, 4) for name, value in _spreads(tables).items()},
+        "spread": spread,
+        "launch": [dict(row) for row in LAUNCHES],
         "fit": tables,
     }
+
+
+def _own_sd(table: dict[str, Any], spread: Mapping[str, float], groups: Mapping[Any, Sequence[Point]]) -> float:
+    """Sd of the log of the step time a fit predicts for its own stack.
+
+    At least that of rows around fits with several batches; more where the row is rounded coarsely, or is a backward
+    pass alone, whose forward pass may be as far off as another version of the framework.
+    """
+    group = next(g for g in groups.values() if f"{g[0].fact.id}@{g[0].fact.digest}" == table["points"][0])
+    rounding = max(_rounding(point.fact.value) for point in group) / len(group) ** 0.5
+    bound = _roofline(group[0])
+    forward = spread["framework"] * float(bound.forward.sum()) / bound.time if group[0].backward_only else 0.0
+    own = table["residual_sd"] if len(group) > 2 else 0.0
+    return round(float(np.sqrt(max(spread["row"], own) ** 2 + rounding**2 + forward**2)), 4)
+
+
+def _rounding(value: float) -> float:
+    """Sd, relative, of a number known to the digits it is printed with."""
+    digits = f"{value:.10g}"
+    step = 10.0 ** -len(digits.partition(".")[2])
+    return step / 12**0.5 / value
 
 
 def _fit_both(group: Sequence[Point]) -> dict[str, Any]:
@@ -162,18 +195,24 @@ def _table(group: Sequence[Point], efficiency: float, launch: float, *, fitted: 
     }  # fmt: skip
 
 
-def _spreads(tables: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Sd of the log of the constants between fits that differ in one thing; residuals of the fits for `row`."""
+def _spreads(tables: Sequence[dict[str, Any]], unit: str) -> dict[str, float]:
+    """Sd of the log of the constants between fits of a unit that differ in one thing.
+
+    `row` is what two constants leave over and `launch` how far launch costs differ, both known from sweeps over
+    the batch, which exist for one unit only; `model` needs several models on one stack, and so does as well.
+    """
     resnets = [t for t in tables if family(t["model"]) == "resnet50"]
     swept = [t for t in resnets if t["launch_fitted"] and len(t["points"]) > 2]
-    return {
+    own = [t for t in resnets if t["unit"] == unit]
+    found = {
         "row": float(np.sqrt(np.mean([t["residual_sd"] ** 2 for t in swept]))),
-        "framework": _pooled(resnets, ("device", "unit", "framework"), "efficiency"),
-        "device": _pooled(resnets, ("device", "unit"), "efficiency"),
-        "class": _between_devices(resnets),
+        "framework": _pooled(own, ("device", "framework"), "efficiency"),
+        "device": _pooled(own, ("device",), "efficiency"),
+        "class": _between_devices(own),
         "model": _pooled(tables, ("device", "stack", "unit"), "efficiency"),
-        "launch": _sd([np.log(t["launch_s"]) for t in swept]),
+        "launch": float(np.std([np.log(t["launch_s"]) for t in swept], ddof=1)),
     }
+    return {name: round(value, 4) for name, value in found.items()}
 
 
 def _pooled(tables: Sequence[dict[str, Any]], keys: Sequence[str], value: str) -> float:
@@ -185,19 +224,12 @@ def _pooled(tables: Sequence[dict[str, Any]], keys: Sequence[str], value: str) -
 
 
 def _between_devices(tables: Sequence[dict[str, Any]]) -> float:
-    """Sd over devices of a class, plus that of stacks on one device: any stack on any device."""
-    means: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Sd over devices, with that of stacks on one device: any stack on any device."""
+    means: dict[str, list[float]] = defaultdict(list)
     for table in tables:
-        means[table["unit"]][table["device"]].append(float(np.log(table["efficiency"])))
-    squares, freedom = 0.0, 0
-    for devices in means.values():
-        values = np.array([np.mean(v) for v in devices.values()])
-        squares, freedom = squares + float(np.sum((values - values.mean()) ** 2)), freedom + len(values) - 1
-    return float(np.hypot(np.sqrt(squares / max(1, freedom)), _pooled(tables, ("device", "unit"), "efficiency")))
-
-
-def _sd(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1))
+        means[table["device"]].append(float(np.log(table["efficiency"])))
+    between = float(np.std([np.mean(values) for values in means.values()], ddof=1))
+    return float(np.hypot(between, _pooled(tables, ("device",), "efficiency")))
 
 
 def run(*, quick: bool = False) -> Result:
@@ -219,7 +251,7 @@ def run(*, quick: bool = False) -> Result:
         Claim("two constants carry ResNet-50 over batches 1 to 128 within 4 %", _worst(rows, "resnet50", 4) < 0.04,
               f"worst residual {_worst(rows, 'resnet50', 4):.1%}"),
     ]  # fmt: skip
-    spread = [{"between": name, "sd_of_log": value} for name, value in tables["spread"].items()]
+    spread = [{"unit": unit, **values} for unit, values in tables["spread"].items()]
     return Result(
         rows, claims, [Table("Fits", fits), Table("How far fits lie apart", spread), Table("Rows fitted to", rows)],
         [Picture("rates", "Step time over batch: rows and fits, MXNet, ResNet-50, fp32", lambda f: _draw(f, refitted))],

@@ -33,7 +33,7 @@ SPREAD = {"row": 0.02, "framework": 0.1, "device": 0.2, "class": 0.3, "model": 0
 PROFILE = ComputeProfile(
     "probe",
     (fit_on("p100-sxm2", "mxnet-1"), fit_on("p100-sxm2", "mxnet-2", 0.7), fit_on("v100-sxm2", "tf-1", 0.9)),
-    SPREAD,
+    {"fp32": SPREAD},
 )
 
 
