@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Any
 
 from simnet.errors import InvalidInput
 from simnet.hardware import Quantity
-from simnet.pipeline import InputPipeline, Stage, input_time, read_stage
+from simnet.pipeline import InputPipeline, Stage, input_time, read_stage, steady_feed
+from simnet.scenario import Input
 from simnet.units import Bytes, BytesPerSecond, Seconds
 
 
@@ -129,10 +129,22 @@ def image_pipeline(
     return InputPipeline(stages, cores, num_devices, prefetch=prefetch, copy_time=copy)
 
 
-def batch_interval(batch: int, **options: Any) -> Quantity:
-    """Time between two batches of `batch` images a device, s, with the interval of all rates at either end.
+def host_of(spec: Input, *, num_devices: int, resolution: int = 224, end: End = End.VALUE) -> InputPipeline:
+    """Build the pipeline of one host from a scenario's table [input]."""
+    return image_pipeline(
+        cores=spec.cores, storage_bandwidth=spec.storage_bandwidth, num_devices=num_devices, hit=spec.cached,
+        fused=spec.fused, pixel_bytes=spec.pixel_bytes, resolution=resolution, end=end,
+    )  # fmt: skip
 
-    Options are those of `image_pipeline`.
-    """
-    times = {end: input_time(image_pipeline(**options, end=end), batch) for end in End}
+
+def batch_interval(spec: Input, batch: int, *, num_devices: int, resolution: int = 224) -> Quantity:
+    """Time between two batches of `batch` images a device, s, with all rates at either end of their intervals."""
+    times = {
+        end: input_time(host_of(spec, num_devices=num_devices, resolution=resolution, end=end), batch) for end in End
+    }
     return Quantity(times[End.VALUE], times[End.FAST], times[End.SLOW], "sourced rates of the input pipeline")
+
+
+def slow_stage(spec: Input, batch: int, step_time: Seconds, *, num_devices: int, resolution: int = 224) -> str:
+    """Stage that a step of `step_time` s waits for; "device" if the data keep up."""
+    return steady_feed(host_of(spec, num_devices=num_devices, resolution=resolution), batch, step_time).slowest

@@ -20,12 +20,13 @@ import numpy.typing as npt
 
 from simnet import buckets, compute
 from simnet.catalog import load_cluster
+from simnet.catalog.models import load_model
 from simnet.costs import registry as costs
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
 from simnet.exchange import SIGMAS, Prices, price, scaled
 from simnet.hardware import Cluster, Device
-from simnet.models.registry import build
+from simnet.image_input import batch_interval, slow_stage
 from simnet.recipe import Recipe, constant
 from simnet.recipe import find as find_recipe
 from simnet.run import Run, time_to_train
@@ -83,6 +84,7 @@ class StepPrediction:
     reason: str
     spans: tuple[Span, ...] = field(repr=False)
     draws_s: FloatArray = field(repr=False)
+    slow_stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class StepModel:
         cluster = load_cluster(scenario.job.cluster)
         self.cluster: Cluster = scaled(cluster, scenario.bandwidth, scenario.latency)
         self.device: Device = self.cluster.node.device
-        self.model: Model = build(scenario.job.model)
+        self.model: Model = load_model(scenario.job.model)
         self.inputs = _Inputs(scenario.seed, scenario.draws)
         self._priced: dict[tuple[int, tuple[float, ...]], Prices] = {}
 
@@ -234,6 +236,31 @@ class StepModel:
         times = np.where(np.array(channels) > 0, found.time, 0.0)
         return times, times
 
+    def batch_interval(self, ranks: int) -> Interval:
+        """Time between two batches of data on every device, s; 0 where the scenario describes no input."""
+        if self.scenario.input is None:
+            return Interval(0.0, 0.0, 0.0)
+        found = batch_interval(self.scenario.input, self._fed, **self._host(ranks))
+        return Interval(found.value, found.low, found.high)
+
+    def slow_stage(self, step_time: Seconds) -> str:
+        """Stage of the input pipeline that a step waits for, "device" if it waits for none."""
+        if self.scenario.input is None:
+            return ""
+        return slow_stage(self.scenario.input, self._fed, step_time, **self._host(self.scenario.job.devices))
+
+    @property
+    def _fed(self) -> int:
+        return self.scenario.job.per_device_batch * self.scenario.job.accumulation
+
+    def _host(self, ranks: int) -> dict[str, int]:
+        """How many devices a host feeds, and the images it makes for them."""
+        options = dict(self.model.options)
+        if self.scenario.input is None or self.model.sample != "image":
+            raise InvalidInput(f"{self.model.name} takes no images; leave out the table [input] of its scenario")
+        shared = self.scenario.input.devices_per_host or self.cluster.node.num_devices
+        return {"num_devices": min(ranks, shared), "resolution": options.get("resolution", 224)}
+
     def work(self, ranks: int) -> StepWork:
         """What a step on that many devices has to do."""
         exchange = self.scenario.exchange
@@ -243,7 +270,7 @@ class StepModel:
         return StepWork(
             forward, backward, update, self.sent(ranks), prices.latency, prices.transfer, *normed,
             overlap=exchange.overlap, lanes=exchange.lanes, interference=self.interference.value,
-            accumulation=self.scenario.job.accumulation,
+            accumulation=self.scenario.job.accumulation, input=self.batch_interval(ranks).value,
         )  # fmt: skip
 
     def evaluate(self, ranks: int) -> tuple[StepTimes, StepTimes]:
@@ -258,6 +285,7 @@ class StepModel:
         floor = bound.time / found.efficiency
         drawn = floor * np.exp(found.sd * self.inputs.normal("efficiency"))
         drawn = drawn + fixed * np.exp(found.launch_sd * self.inputs.normal("launch"))
+        fed = self.batch_interval(ranks)
         spreads = self.inputs.lognormal("between ranks", self.between_ranks)
         place = self.inputs.uniform(f"slowest of {ranks}")
         slowest = np.array([_slowest(s, ranks, p) for s, p in zip(spreads, place, strict=True)])
@@ -267,6 +295,7 @@ class StepModel:
             latency=_factors(prices.latency, prices.latency_sd, normals, self.inputs.size),
             transfer=_factors(prices.transfer, prices.transfer_sd, normals, self.inputs.size),
             interference=self.inputs.lognormal("interference", self.interference) / (self.interference.value or 1.0),
+            input=self.inputs.lognormal("input", fed) / (fed.value or 1.0),
         )  # fmt: skip
 
 
@@ -313,7 +342,7 @@ def step_of(model: StepModel) -> StepPrediction:
         Interval.of(scenario.global_batch / time.value, rate), device, node, any_,
         central.breakdown(), tuple(central.exposed[0].tolist()), model.sent(job.devices), memory,
         model.efficiency.basis, model.efficiency.match, prices.engine, prices.exact, prices.reason,
-        central.spans, drawn.total,
+        central.spans, drawn.total, model.slow_stage(float((central.total - central.input_stall)[0])),
     )  # fmt: skip
 
 

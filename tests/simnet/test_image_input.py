@@ -13,6 +13,7 @@ from simnet.image_input import (
     shard_imbalance,
 )
 from simnet.pipeline import input_time, several_hosts, steady_feed, workers_to_keep_up
+from simnet.scenario import Input
 
 
 def test_a_v100_at_resnet50_speed_needs_about_eight_vcpus():
@@ -88,6 +89,7 @@ def test_a_cache_of_nothing_is_refused():
 
 
 def test_the_interval_between_batches_holds_its_value():
-    found = batch_interval(96, cores=64, storage_bandwidth=1.25e9, num_devices=8)
+    spec = Input(64, 1.25e9, cached=0.2)
+    found = batch_interval(spec, 96, num_devices=8)
     assert found.low < found.value < found.high
-    assert found.value == input_time(image_pipeline(cores=64, storage_bandwidth=1.25e9, num_devices=8), 96)
+    assert found.value == input_time(image_pipeline(cores=64, storage_bandwidth=1.25e9, num_devices=8, hit=0.2), 96)

@@ -12,8 +12,10 @@ from simnet.catalog import load_cluster
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput
 from simnet.exchange import price, scaled
+from simnet.models.registry import build
+from simnet.models.table import dumps
 from simnet.prediction import StepModel, efficiencies, predict_run, predict_step, recipe_of
-from simnet.scenario import BatchNorm, Exchange, Job, Optimizer, Scenario, Variation, load_scenario
+from simnet.scenario import BatchNorm, Exchange, Input, Job, Optimizer, Scenario, Variation, load_scenario
 
 SMALL = Scenario(
     "probe",
@@ -173,3 +175,35 @@ def test_curves_need_no_grid_of_their_own():
     model = StepModel(replace(load_scenario("sony-1088"), draws=50))
     values = [efficiencies(model, n)[0].value for n in (4, 16, 64)]
     assert values == sorted(values, reverse=True)
+
+
+STARVED = Input(cores=8, storage_bandwidth=1e8)
+
+
+def test_a_starved_scenario_waits_and_names_the_stage():
+    starved = predict_step(replace(SMALL, input=STARVED))
+    assert starved.slow_stage == "read"
+    assert starved.parts_s["input_stall"] > 0
+    assert starved.step_s.low < starved.step_s.value < starved.step_s.high
+    assert starved.step_s.value > predict_step(SMALL).step_s.value
+    assert sum(starved.parts_s.values()) == pytest.approx(starved.step_s.value)
+
+
+def test_a_cached_fused_input_with_many_cores_never_waits():
+    rich = Input(cores=400, storage_bandwidth=1e12, cached=1.0, fused=True)
+    found = predict_step(replace(SMALL, input=rich))
+    assert found.slow_stage == "device"
+    assert found.step_s.value == predict_step(SMALL).step_s.value
+
+
+def test_sequences_have_no_image_pipeline():
+    job = SMALL.with_job(model="bert_base")
+    with pytest.raises(InvalidInput, match="bert_base takes no images"):
+        predict_step(replace(job, input=STARVED))
+
+
+def test_a_model_file_of_your_own_can_be_trained(tmp_path):
+    (tmp_path / "mine.toml").write_text(dumps(build("resnet18")))
+    path = str(tmp_path / "mine.toml")
+    found = predict_step(SMALL.with_job(model=path))
+    assert found.step_s.value == predict_step(SMALL.with_job(model="resnet18")).step_s.value
