@@ -176,13 +176,14 @@ def all_reduce_time(machine: Machine, num_bytes: Bytes, algorithm: Algorithm, pr
         return float("inf")
     delay = latency(machine, algorithm, protocol)
     if algorithm is Algorithm.TREE:
-        rate *= _tree_factor(protocol, num_bytes)
+        rate *= tree_factor(protocol, num_bytes)
     elif protocol is Protocol.SIMPLE and machine.num_nodes > 1 and num_bytes >= machine.num_ranks * 4096:
         delay *= 1.9
     return delay + num_bytes / rate
 
 
-def _tree_factor(protocol: Protocol, num_bytes: Bytes) -> float:
+def tree_factor(protocol: Protocol, num_bytes: Bytes) -> float:
+    """Part of its bandwidth a tree reaches at that size, by NCCL's own table."""
     index = max(0, (num_bytes >> 6).bit_length() - 1)
     factors = _TREE_FACTORS[protocol]
     return factors[index] if index < len(factors) else 1.0
