@@ -145,6 +145,13 @@ class StepModel:
             other.__dict__.pop(name, None)
         return other
 
+    def with_cold_cache(self) -> StepModel:
+        """Return the same job in its first epoch, when no host has cached any data."""
+        other = copy(self)
+        if self.scenario.input is not None:
+            other.scenario = replace(self.scenario, input=replace(self.scenario.input, cached=0.0))
+        return other
+
     @property
     def between_ranks(self) -> Interval:
         """Sd of the compute time over ranks: the scenario's own, or that of the catalogue."""
@@ -386,13 +393,22 @@ def run_of(model: StepModel) -> RunPrediction:
     start_up = _variation()["start_up"]
     run = time_to_train(
         recipe, scenario.job.devices, steps.value, low=steps.low, high=steps.high, evaluation_step=steps.forward,
-        evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value,
+        evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value, first_epoch_factor=_cold(model),
     )  # fmt: skip
     drawn = _Inputs(scenario.seed, scenario.draws).lognormal("start-up", start_up)
     for epoch in run.schedule:
         found = steps.predict(-(-epoch.batch // scenario.job.devices))
         drawn = drawn + (epoch.training_s + epoch.evaluation_s) * found.draws_s / found.step_s.value
     return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval.of(run.time_s, drawn))
+
+
+def _cold(model: StepModel) -> float:
+    """Step of the first epoch, whose data no host has cached, over a later one."""
+    if model.scenario.input is None or model.scenario.input.cached == 0:
+        return 1.0
+    ranks = model.scenario.job.devices
+    first, later = (float(m.evaluate(ranks)[0].total[0]) for m in (model.with_cold_cache(), model))
+    return max(1.0, first / later)
 
 
 def recipe_of(scenario: Scenario) -> Recipe:

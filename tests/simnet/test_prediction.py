@@ -207,3 +207,10 @@ def test_a_model_file_of_your_own_can_be_trained(tmp_path):
     path = str(tmp_path / "mine.toml")
     found = predict_step(SMALL.with_job(model=path))
     assert found.step_s.value == predict_step(SMALL.with_job(model="resnet18")).step_s.value
+
+
+def test_the_first_epoch_of_a_cached_data_set_is_slower():
+    cached = predict_run(replace(SMALL, input=Input(cores=400, storage_bandwidth=1e8, cached=1.0))).run
+    never = predict_run(SMALL).run
+    assert cached.schedule[0].training_s > 2 * cached.schedule[1].training_s
+    assert cached.schedule[1].training_s == pytest.approx(never.schedule[1].training_s)
