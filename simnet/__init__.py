@@ -13,7 +13,9 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "cluster": "simnet.api",
     "compare": "simnet.api",
+    "predict": "simnet.api",
     "predict_collective": "simnet.api",
+    "predict_run": "simnet.api",
     "sweep": "simnet.sweeps",
 }
 

@@ -14,11 +14,52 @@ if TYPE_CHECKING:
 
     from simnet.comparison import Comparison
     from simnet.hardware import Cluster
+    from simnet.prediction import Interval, RunPrediction, StepPrediction
+    from simnet.scenario import Scenario
 
 
 def cluster(name: str, *, catalog: str | Path | None = None) -> Cluster:
     """Return a machine of the catalogue, or of a folder or file of your own, as a record."""
     return _catalog.load_cluster(name, catalog)
+
+
+def predict(scenario: str | Scenario, changes: Mapping[str, Any] | None = None) -> StepPrediction:
+    """Predict one training step of a scenario: time, speed and efficiencies with 80 % intervals, and a breakdown.
+
+    Parameters
+    ----------
+    scenario : name in the catalogue, path of a TOML file, or a record
+    changes : fields to change first, by dotted name, such as {"job.devices": 64, "bandwidth.inter": 2.0};
+        another number of devices leaves the grid of the schedule to its default
+
+    Examples
+    --------
+    >>> import simnet as sn
+    >>> one = sn.predict("sony-1088", {"job.devices": 1})
+    >>> one.efficiency_device.value
+    1.0
+    """
+    from simnet.prediction import predict_step
+
+    return predict_step(_scenario(scenario, changes))
+
+
+def predict_run(scenario: str | Scenario, changes: Mapping[str, Any] | None = None) -> RunPrediction:
+    """Predict the whole run of a scenario's recipe: time to train and the steps it is made of; see `predict`."""
+    from simnet import prediction
+
+    return prediction.predict_run(_scenario(scenario, changes))
+
+
+def _scenario(scenario: str | Scenario, changes: Mapping[str, Any] | None) -> Scenario:
+    from simnet.prediction import with_devices
+    from simnet.scenario import changed, load_scenario
+
+    found = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    changes = changes or {}
+    if isinstance(changes.get("job.devices"), int) and changes["job.devices"] != found.job.devices:
+        found = with_devices(found, changes["job.devices"])
+    return changed(found, changes)
 
 
 def predict_collective(**settings: Any) -> pd.DataFrame:
@@ -55,8 +96,34 @@ def compare(predicted: str | Path, measured: str | Path) -> Comparison:
 
 
 def answer(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows for one point of a sweep, plain values only."""
-    return _collective_rows(settings)
+    """Rows for one point of a sweep, plain values only.
+
+    Parameters
+    ----------
+    settings : those of `predict_collective`; or `scenario` and changes by dotted name as in `predict`, with
+        `run = true` for the time to train beside the step.
+    """
+    if "scenario" not in settings:
+        return _collective_rows(settings)
+    changes = {name: value for name, value in settings.items() if name not in ("scenario", "run")}
+    if not settings.get("run"):
+        return [_step_row(predict(settings["scenario"], changes))]
+    found = predict_run(settings["scenario"], changes)
+    return [_step_row(found.step) | _interval("train_s", found.time_s)]
+
+
+def _step_row(step: StepPrediction) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "scenario": step.scenario, "devices": step.devices, "per_device_batch": step.per_device_batch,
+        "global_batch": step.global_batch,
+    }  # fmt: skip
+    for name in ("step_s", "samples_per_s", "efficiency_device", "efficiency_node"):
+        row |= _interval(name, getattr(step, name))
+    return row | {f"{part}_s": value for part, value in step.parts_s.items()} | {"basis": step.basis}
+
+
+def _interval(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def _collective_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,31 @@ def _bandwidth(value: Any, where: str) -> float:
     if isinstance(value, str):
         return parse(value, Dimension.BANDWIDTH, name=f"storage_bandwidth in {where}")
     raise InvalidInput(f'{where} needs storage_bandwidth as text with a unit, such as "1.25 GB/s", got {value!r}')
+
+
+def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """Return the scenario with fields changed by dotted name: {"job.devices": 64, "bandwidth.inter": 2.0}.
+
+    Raises
+    ------
+    InvalidInput : a name the scenario does not have, or a value it does not take.
+    """
+    for name, value in changes.items():
+        table, _, key = name.partition(".")
+        part = getattr(scenario, table, None) if table in {f.name for f in fields(scenario)} else None
+        if part is None or bool(key) != (is_dataclass(part) or isinstance(part, Mapping)):
+            raise InvalidInput(
+                f"a scenario has no field {name!r}; write job.devices, exchange.algorithm, bandwidth.inter"
+            )
+        scenario = replace(scenario, **{table: _with_key(part, key, value) if key else value})
+    return scenario
+
+
+def _with_key(part: Any, key: str, value: Any) -> Any:
+    if isinstance(part, Mapping):
+        return {**part, key: value}
+    _refuse_unknown({key: value}, tuple(f.name for f in fields(part)), f"table {type(part).__name__}")
+    return replace(part, **{key: value})
 
 
 def scenarios() -> dict[str, str]:

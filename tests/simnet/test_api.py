@@ -26,3 +26,23 @@ def test_unknown_settings_are_refused_with_those_there_are() -> None:
         sn.predict_collective(cluster="abci")
     with pytest.raises(InvalidInput, match="abci"):
         sn.cluster("abcii")
+
+
+def test_a_sweep_of_a_scenario_varies_its_fields_by_dotted_name() -> None:
+    table = sn.sweep({"scenario": "sony-1088", "job.devices": [4, 64], "bandwidth.inter": [0.25, 1.0]})
+    assert table["devices"].tolist() == [4, 4, 64, 64]
+    step = table.set_index(["job.devices", "bandwidth.inter"])["step_s"]
+    assert step[4, 0.25] == step[4, 1.0], "one node does not use the network between nodes"
+    assert step[64, 0.25] > step[64, 1.0]
+    assert (table["efficiency_device_low"] <= table["efficiency_device"]).all()
+
+
+@pytest.mark.parametrize("name", ["jobs.devices", "job", "devices", "draws.x", "job.device", "bandwidth"])
+def test_a_field_no_scenario_has_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"no field|unknown key"):
+        sn.predict("sony-1088", {name: 4})
+
+
+def test_a_run_holds_the_step_it_is_made_of() -> None:
+    run = sn.predict_run("you-m40")
+    assert run.time_s.value > run.run.steps * run.step.step_s.value * 0.99
