@@ -126,18 +126,19 @@ def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[s
 
 def price(
     cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, sizes: Sequence[float], *,
-    itemsize: int, cost: CostModel, ranks_per_node: int | None = None,
+    itemsize: int, cost: CostModel, uncertain: bool = True,
 ) -> Prices:  # fmt: skip
     """Price all-reduces of up to the largest of `sizes` bytes on the first `ranks` devices of a cluster.
 
-    Where ranks out of step share links the static share is used; `exact` is then false, with the reason.
+    Without `uncertain` the catalogue's values alone are used, which is quicker. Where ranks out of step share links
+    the static share is used; `exact` is then false, with the reason.
     """
     if ranks == 1 or not len(sizes):
         none = np.zeros(2)
         return Prices(np.array([0.0, max(sizes, default=1.0)]), none, none, (), np.zeros((0, 2)), np.zeros((0, 2)))
     schedule = _schedule(algorithm, ranks, tuple(sorted(options.items())))
-    paths = cluster_paths(cluster, ranks, ranks_per_node=ranks_per_node)
-    inputs = _inputs(cluster, paths)
+    paths = cluster_paths(cluster, ranks)
+    inputs = _inputs(cluster, paths) if uncertain else ()
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
     batch, draws = _perturbed(counts, paths, inputs)
     found = engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws)
@@ -214,3 +215,32 @@ def _sds(base: FloatArray, ends: FloatArray, counts: list[int], inputs: tuple[In
     slopes = (ends - base[[0, -1]]) / steps[:, None]
     share = (np.array(counts, float) - counts[0]) / max(1, counts[-1] - counts[0])
     return slopes[:, :1] + share * (slopes[:, 1:] - slopes[:, :1])
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """What one kind of link would give: the share of an all-reduce's time that is gone where it is twice as good."""
+
+    kind: str
+    what: str
+    saved: float
+
+
+def bottlenecks(
+    cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, num_bytes: float, *, itemsize: int,
+    cost: CostModel,
+) -> list[Bottleneck]:  # fmt: skip
+    """Kinds of links by how much doubling their bandwidth, or halving their latency, takes off one all-reduce."""
+    if ranks == 1:
+        return []
+    schedule, paths = _schedule(algorithm, ranks, tuple(sorted(options.items()))), cluster_paths(cluster, ranks)
+    kinds = dict.fromkeys(wire.link.name for wire in cluster.wires().values())
+    better = [Input(kind, what, *ends) for kind in kinds for what, ends in _BETTER.items()]
+    count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
+    batch, draws = _perturbed([count], paths, tuple(better))
+    times = np.asarray(engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws).time, float)
+    found = [Bottleneck(b.kind, b.what, float(1 - t / times[0])) for b, t in zip(better, times[1::2], strict=True)]
+    return sorted(found, key=lambda b: -b.saved)
+
+
+_BETTER = {"bandwidth": (1.0, 2.0), "latency": (0.5, 1.0)}

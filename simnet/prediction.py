@@ -29,10 +29,11 @@ from simnet.hardware import Cluster, Device
 from simnet.image_input import batch_interval, slow_stage
 from simnet.recipe import Recipe, constant
 from simnet.recipe import find as find_recipe
+from simnet.results import Span
 from simnet.run import Run, time_to_train
 from simnet.scenario import Scenario
 from simnet.stragglers import Jitter, expected_maximum, maximum_quantile
-from simnet.training import Draws, Span, StepTimes, StepWork, step
+from simnet.training import Draws, StepTimes, StepWork, step
 from simnet.units import Bytes, Seconds
 from simnet.workload import Bucket, Model, gradients, item_bytes
 
@@ -214,13 +215,13 @@ class StepModel:
         sizes = tuple(bucket.num_bytes / exchange.compression for bucket in self.sent(ranks))
         if (ranks, sizes) not in self._priced:
             found = price(
-                self.cluster, exchange.algorithm, self._options(ranks), ranks, sizes,
-                itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost,
+                self.cluster, exchange.algorithm, self.options(ranks), ranks, sizes,
+                itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost, uncertain=self.scenario.draws > 1,
             )  # fmt: skip
             self._priced[ranks, sizes] = found.at(sizes)
         return self._priced[ranks, sizes]
 
-    def _options(self, ranks: int) -> dict[str, Any]:
+    def options(self, ranks: int) -> dict[str, Any]:
         """Options of the algorithm; those that count ranks hold for the job's own number of devices only."""
         options: dict[str, Any] = dict(self.scenario.exchange.options)
         if ranks == self.scenario.job.devices:
@@ -284,7 +285,7 @@ class StepModel:
         """The central step, and the steps of all draws."""
         work = self.work(ranks)
         central = step(work, Draws(slowest=expected_maximum(Jitter(self.between_ranks.value), ranks) - 1))
-        return central, step(work, self._draws(ranks))
+        return central, step(work, self._draws(ranks)) if self.scenario.draws > 1 else central
 
     def _draws(self, ranks: int) -> Draws:
         found, bound, prices = self.efficiency, self.roofline, self.prices(ranks)

@@ -59,6 +59,17 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """One bar of the timeline of a step: what, where, from and to in s."""
+
+    name: str
+    row: str
+    start: float
+    end: float
+    bucket: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CollectivePrediction:
     """One predicted row: a collective of one size on one cluster; low and high are an 80 % interval."""
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simnet.errors import InvalidInput
+from simnet.results import Span
 from simnet.workload import Bucket
 
 FloatArray = npt.NDArray[np.float64]
@@ -67,17 +68,6 @@ class Draws:
     slowest: FloatArray | float = 0.0
     input: FloatArray | float = 1.0
     interference: FloatArray | float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One bar of the timeline of a step: what, where, from and to in s."""
-
-    name: str
-    row: str
-    start: float
-    end: float
-    bucket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

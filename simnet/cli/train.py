@@ -1,0 +1,79 @@
+"""`simnet train`: time to train, speed, efficiency, money and energy of a whole run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from simnet.prediction import RunPrediction, StepModel
+
+
+def command(
+    *,
+    scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
+    devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
+    price_per_hour: Annotated[str | None, typer.Option(help="Rent of a node for an hour, such as '12 USD'.")] = None,
+    pue: Annotated[
+        float | None, typer.Option(help="Site overhead on the power of the nodes; 1 counts nodes alone.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Predict the whole training run of a scenario's recipe."""
+    from simnet.prediction import StepModel, run_of, with_devices
+    from simnet.scenario import load_scenario
+
+    asked = load_scenario(scenario)
+    asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
+    model = StepModel(asked)
+    found = run_of(model)
+    row = _row(model, found, price_per_hour, pue)
+    if json:
+        from simnet.cli.app import print_json
+
+        print_json([row])
+        return
+    _print(row)
+
+
+def _row(model: StepModel, found: RunPrediction, price_per_hour: str | None, pue: float | None) -> dict[str, Any]:
+    from simnet.run import Base, bill
+    from simnet.run import row as run_row
+    from simnet.units import Dimension, parse
+
+    node = model.cluster.node
+    nodes = -(-model.scenario.job.devices // node.num_devices)
+    rent = None if price_per_hour is None else parse(price_per_hour, Dimension.MONEY, name="--price-per-hour")
+    cost = bill(
+        found.run.time_s, nodes, node_price=node.price.value if node.price else None, node_price_per_hour=rent,
+        node_power=node.power.value if node.power and pue is not None else None, pue=pue,
+    )  # fmt: skip
+    base = found.step.samples_per_s.value / found.step.devices / found.step.efficiency_node.value
+    row = run_row(found.run, base=Base("one node", node.num_devices, base * node.num_devices), cost=cost)
+    extra = {"scenario": model.scenario.name, "cluster": model.cluster.name, "nodes": nodes, "basis": found.step.basis}
+    return {**extra, **row, "low_s": found.time_s.low, "high_s": found.time_s.high}
+
+
+def _print(row: dict[str, Any]) -> None:
+    from simnet.units import format_duration, format_si
+
+    print(f"{row['scenario']}: {row['model']}, {row['epochs']:g} epochs on {row['ranks']} devices of {row['cluster']}")
+    low, high = format_duration(row["low_s"]), format_duration(row["high_s"])
+    print(f"  time to train   {format_duration(row['time_s'])}, 80 % within {low} to {high}")
+    for part in ("training", "evaluation", "start_up"):
+        print(f"    {part.replace('_', '-'):<13} {format_duration(row[f'{part}_s'])}")
+    print(f"  steps           {row['steps']}, batch {row['batch']}" + _growth(row))
+    print(f"  speed           {row['samples_per_s']:,.0f} samples/s while training")
+    print(f"  efficiency      {row['efficiency']:.1%} of {row['efficiency_base']}")
+    print(f"  converges       {row['converges']}")
+    for name, unit in (("purchase_usd", "USD"), ("rental_usd", "USD"), ("energy_j", "J")):
+        if row[name] is not None:
+            print(f"  {name.rpartition('_')[0]:<15} {format_si(row[name], unit)}")
+    for note in row["notes"]:
+        print(f"  note: {note}")
+    print(f"  compute time: {row['basis']}")
+
+
+def _growth(row: dict[str, Any]) -> str:
+    return f" growing to {row['largest_batch']}" if row["largest_batch"] != row["batch"] else ""
