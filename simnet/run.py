@@ -119,6 +119,7 @@ def time_to_train(
     )  # fmt: skip
     schedule = plan.epochs(step_time)
     ends = [plan.total(plan.epochs(times or step_time)) for times in (low, high)]
+    ends.append(plan.total(schedule))
     return _summary(plan, schedule, min(ends), max(ends))
 
 
