@@ -14,11 +14,16 @@ from simnet.collective import IntArray
 from simnet.errors import Unsupported, WrongResult
 from simnet.interpreters import execute
 from simnet.interpreters.check import check
+from simnet.programs.lowering import to_schedule
+from simnet.programs.model import Program
+from simnet.programs.values import check_program
 from simnet.schedule import Op, Repeat, Schedule, Transfer
 
 
-def verify(algorithm: str, *, max_ranks: int) -> Iterator[dict[str, Any]]:
-    """Check every schedule of one algorithm ("all" for all) at world sizes 1 to max_ranks; yield a row each.
+def verify(algorithm: str, *, max_ranks: int, min_ranks: int = 1) -> Iterator[dict[str, Any]]:
+    """Check every schedule of one algorithm ("all" for all) at world sizes min_ranks to max_ranks.
+
+    Yields one row per algorithm that admits any of them. Above 64 ranks random 64-bit integers decide.
 
     Raises
     ------
@@ -27,12 +32,14 @@ def verify(algorithm: str, *, max_ranks: int) -> Iterator[dict[str, Any]]:
     """
     for one in algorithms().values() if algorithm == "all" else [find(algorithm)]:
         count = 0
-        for options, built in variants(one, max_ranks=max_ranks):
+        for options, built in variants(one, max_ranks=max_ranks, min_ranks=min_ranks):
             items = list(built.steps())
             schedule = replace(built, items=partial(iter, items))
             check(schedule)
             check_traffic(one, options, schedule)
             count += 1
+        if not count and algorithm != "all" and min_ranks == max_ranks:
+            one.build(min_ranks)
         counted = "closed form" if one.states_traffic else "not stated"
         row = {"algorithm": one.name, "collective": str(one.kind), "schedules": count, "max_ranks": max_ranks}
         yield row | {"traffic": counted}
@@ -56,17 +63,35 @@ def check_traffic(algorithm: Algorithm, options: Options, schedule: Schedule) ->
             )
 
 
+def verify_program(program: Program, *, slots: int = 0) -> dict[str, Any]:
+    """Check a thread-block program from outside; return one row, with the steps of the schedule it is lowered to.
+
+    Raises
+    ------
+    InvalidSchedule, Deadlock, WrongResult : see `programs.values.check_program`.
+    """
+    messages = check_program(program, slots=slots)
+    row: dict[str, Any] = {"program": program.name, "collective": str(program.collective.kind)}
+    row |= {"ranks": program.world_size, "messages": messages, "slots": slots}
+    try:
+        schedule = to_schedule(program, slots=max(slots, 1))
+        check(schedule)
+    except (Unsupported, WrongResult) as error:
+        return row | {"steps": None, "reason": f"not to be timed: {error}"}
+    return row | {"steps": sum(1 for _ in schedule.expand()), "reason": ""}
+
+
 def schedules(algorithm: Algorithm, *, max_ranks: int) -> Iterator[Schedule]:
     """Build an algorithm at every world size it admits, with every variant worth testing."""
     return (schedule for _, schedule in variants(algorithm, max_ranks=max_ranks))
 
 
-def variants(algorithm: Algorithm, *, max_ranks: int) -> Iterator[tuple[Options, Schedule]]:
-    """Yield the options and the schedule of every variant at world sizes 1 to max_ranks.
+def variants(algorithm: Algorithm, *, max_ranks: int, min_ranks: int = 1) -> Iterator[tuple[Options, Schedule]]:
+    """Yield the options and the schedule of every variant at world sizes min_ranks to max_ranks.
 
     A builder says that it does not admit a world size by raising Unsupported.
     """
-    for world_size in range(1, max_ranks + 1):
+    for world_size in range(min_ranks, max_ranks + 1):
         for options in algorithm.variants(world_size):
             try:
                 yield options, algorithm.build(world_size, **options)

@@ -1,0 +1,1 @@
+"""Thread-block programs from outside (MSCCL): per-rank, per-channel order with scratch buffers and dependencies."""
