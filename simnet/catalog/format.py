@@ -10,7 +10,7 @@ from simnet.units import format_si
 _UNITS = {
     "_flop_per_s": "FLOP/s", "_bytes_per_s": "B/s", "_bytes": "B", "_w": "W", "_usd": "USD", "latency_s": "s",
 }  # fmt: skip
-_TEXT = ("name", "summary", "source", "sources", "wires", "options")
+_TEXT = ("name", "summary", "source", "sources", "wires", "options", "assumed")
 
 
 def lines(row: dict[str, Any], *, sources: bool = True) -> Iterator[str]:
@@ -27,6 +27,7 @@ def lines(row: dict[str, Any], *, sources: bool = True) -> Iterator[str]:
     for place, wire in row.get("wires", {}).items():
         bandwidth, latency = interval(wire["bandwidth_bytes_per_s"], "B/s"), interval(wire["latency_s"], "s")
         yield f"    {place:<16} {wire['link']:<14} {bandwidth}   {latency}"
+    yield from (f"      assumed: {text}" for text in row.get("assumed", ()))
     if sources:
         yield from (f"      from {text}" for text in dict.fromkeys(_sources(row, quantities)) if text)
 

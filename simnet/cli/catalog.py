@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
 
 def command(
     kind: Annotated[
-        str, typer.Argument(help="devices, links, clusters, topologies, costs, algorithms, models or recipes.")
+        str,
+        typer.Argument(help="devices, links, clusters, topologies, costs, algorithms, models, recipes or scenarios."),
     ],
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
     catalog: Annotated[
@@ -23,9 +25,10 @@ def command(
     from simnet.cli.app import print_json
     from simnet.errors import InvalidInput
 
-    if kind not in KINDS:
-        raise InvalidInput(f"unknown kind {kind!r}; list one of {', '.join(KINDS)}")
-    rows = list(KINDS[kind](catalog))
+    kinds = {**KINDS, "scenarios": _scenarios}
+    if kind not in kinds:
+        raise InvalidInput(f"unknown kind {kind!r}; list one of {', '.join(kinds)}")
+    rows = list(kinds[kind](catalog))
     chosen = [row for row in rows if name in (None, row["name"])]
     if not chosen:
         raise InvalidInput(f"unknown {kind} {name!r}; choose one of {', '.join(row['name'] for row in rows)}")
@@ -35,3 +38,16 @@ def command(
     for row in chosen:
         for line in lines(row):
             print(line)
+
+
+def _scenarios(folder: str | None = None) -> Iterator[dict[str, Any]]:
+    from simnet.scenario import load_scenario, scenarios
+
+    for name, summary in scenarios().items():
+        found = load_scenario(name)
+        job = found.job
+        yield {
+            "name": name, "summary": summary, "cluster": job.cluster, "devices": job.devices, "model": job.model,
+            "batch": found.global_batch, "precision": job.precision, "algorithm": found.exchange.algorithm,
+            "assumed": list(found.assumed), "source": found.source,
+        }  # fmt: skip

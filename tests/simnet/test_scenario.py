@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from simnet.errors import InvalidInput
@@ -90,3 +92,13 @@ def test_an_input_table_has_its_bandwidth_with_a_unit():
 def test_an_input_that_means_nothing_is_refused(table, text):
     with pytest.raises(InvalidInput, match=text):
         parse_scenario({"name": "x", "job": JOB, "input": table}, where="x")
+
+
+def test_scenarios_are_listed_with_what_they_assume(capsys):
+    from simnet.cli.catalog import command
+
+    command("scenarios", "sony-1088", json=True)
+    row = json.loads(capsys.readouterr().out)
+    assert (row["devices"], row["batch"], row["algorithm"]) == (1088, 34816, "torus2d")
+    command("scenarios", "sony-1088")
+    assert "assumed: " in capsys.readouterr().out
