@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from simnet.hardware import Cluster, Quantity, Wire
 from simnet.topologies.bisection import bisection
 from simnet.topologies.registry import build, network_plan, node_plan
+from simnet.topologies.routed import FREE
 from simnet.units import BytesPerSecond, format_si
 
 MOST_ROUTES = 5000
@@ -30,7 +31,7 @@ class Summary:
     num_links: int
     node_topology: str
     network_topology: str
-    injection_bytes_per_s: BytesPerSecond
+    injection_bytes_per_s: BytesPerSecond | None
     bisection_bytes_per_s: BytesPerSecond
     oversubscription: float | None
     longest_path_links: int
@@ -54,17 +55,18 @@ def summarise(cluster: Cluster, num_nodes: int | None = None) -> Summary:
         devices_per_node=cluster.node.num_devices, num_nodes=nodes, num_devices=len(devices),
         num_links=len(built.fabric.links), node_topology=cluster.node.layout.topology,
         network_topology=cluster.network.topology, injection_bytes_per_s=injection, bisection_bytes_per_s=across,
-        oversubscription=nodes // 2 * injection / across if across else None, longest_path_links=longest,
+        oversubscription=nodes // 2 * injection / across if across and injection else None, longest_path_links=longest,
         price_usd=_total(cluster.node.price, cluster.node.device.price, nodes, cluster.node.num_devices),
         price_of="nodes" if cluster.node.price else "devices alone",
         power_w=_total(cluster.node.power, cluster.node.device.power, nodes, cluster.node.num_devices),
     )  # fmt: skip
 
 
-def _injection(cluster: Cluster, num_nodes: int) -> BytesPerSecond:
-    """Bytes/s that the first node's ports carry into the network."""
+def _injection(cluster: Cluster, num_nodes: int) -> BytesPerSecond | None:
+    """Bytes/s that the first node's ports carry into the network; None where ports limit nothing."""
     ports = {f"n0/{port}" for port in node_plan(cluster).distinct_ports}
-    return sum(link.bandwidth for link in network_plan(cluster, num_nodes).links if link.src in ports)
+    links = [link for link in network_plan(cluster, num_nodes).links if link.src in ports]
+    return None if any(link.kind == FREE for link in links) else sum(link.bandwidth for link in links)
 
 
 def _total(of_node: Quantity | None, of_device: Quantity | None, num_nodes: int, num_devices: int) -> float | None:
@@ -99,7 +101,8 @@ def _bandwidths(one: Summary) -> Iterator[str]:
     if one.num_nodes < 2:
         return
     ratio = "" if one.oversubscription is None else f"; oversubscribed {one.oversubscription:.3g} : 1"
-    yield f"  injection  {format_si(one.injection_bytes_per_s, 'B/s')} per node and direction"
+    if one.injection_bytes_per_s is not None:
+        yield f"  injection  {format_si(one.injection_bytes_per_s, 'B/s')} per node and direction"
     yield f"  bisection  {format_si(one.bisection_bytes_per_s, 'B/s')} per direction{ratio}"
 
 

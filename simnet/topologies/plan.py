@@ -67,7 +67,7 @@ class NodePlan:
     @cached_property
     def _neighbours(self) -> dict[Vertex, list[Vertex]]:
         found: dict[Vertex, list[Vertex]] = {}
-        for link in self.links:
+        for link in sorted(self.links, key=lambda link: -link.bandwidth):
             found.setdefault(link.src, []).append(link.dst)
         return found
 

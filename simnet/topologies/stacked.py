@@ -74,7 +74,7 @@ def _lines(places: Sequence[Place], axis: int, side: int) -> list[list[Place]]:
 
 
 def _switch(k: int, place: Place, axis: int) -> str:
-    return f"switch{k}." + ".".join(str(x) for i, x in enumerate(place) if i != axis)
+    return ".".join([f"switch{k}", *(str(x) for i, x in enumerate(place) if i != axis)])
 
 
 def _wired(word: str, wire: Wire, line: list[Vertex], switch: Vertex) -> list[Link]:

@@ -65,6 +65,16 @@ NETWORKS = {
         {"dims": (2, 3, 4), "kinds": "ring,mesh,switch"},
         num_nodes=24,
     ),
+    "backbone": cluster("backbone", {"port": wire(10, 2e-6), "shared": wire(15, 1e-6)}),
+    "routed": cluster(
+        "routed",
+        {"x": wire(4, 1e-6)},
+        {
+            "links": ("ab x", "bc x"),
+            "routes": ("0 1 ab", "1 0 ab", "1 2 bc", "2 1 bc", "0 2 ab bc", "2 0 bc ab"),
+        },
+        num_nodes=3,
+    ),
     "drawn_network": cluster(
         "drawn_network", {"a": wire(10), "b": wire(5)},
         {"links": ("n0/dev0 s a", "n1/dev0 s a", "s t b 2", "n2/dev0 t a")}, num_nodes=3,
@@ -121,7 +131,7 @@ def test_routes_are_as_short_as_any_path_is(name: str) -> None:
         assert len(_route(built, a, b)) == shortest
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [n for n in NETWORKS if n not in ("backbone", "routed")])
 def test_links_come_in_pairs_of_equal_figures(name: str) -> None:
     links = _built(name).fabric.links
     ends = {(link.src, link.dst): (link.bandwidth, link.latency) for link in links}
@@ -289,3 +299,29 @@ def test_a_tpu_v3_pod_has_its_published_bisection() -> None:
     assert _bisection(pod, 1024) == pytest.approx(64 * link.value)
     assert 64 * link.low < 6.4e12 <= 64 * link.high
     assert topologies(Scope.NODE).keys() == set(NODES)
+
+
+def test_of_equally_short_paths_in_a_node_the_widest_is_taken() -> None:
+    links = ("a slow thin", "b slow thin", "a fast wide", "b fast wide")
+    options: dict[str, Option] = {"devices": ("a", "b"), "ports": ("a", "b"), "links": links}
+    layout = Layout("drawn_node", {"thin": wire(1), "wide": wire(9)}, options)
+    plan = node_plan(cluster("single_switch", {"port": wire(1)}, node=layout, num_devices=2))
+    assert plan.inner[0, 1] == ("a", "fast", "b")
+
+
+def test_all_messages_on_a_backbone_share_it() -> None:
+    built = _built("backbone")
+    there, back = _route(built, 0, 1), _route(built, 3, 2)
+    assert [link for link in there if link in back] == [there[1]]
+    assert sum(link.latency for link in there) == pytest.approx(3e-6)
+    assert _bisection(NETWORKS["backbone"], 8) == pytest.approx(15 * GB)
+
+
+def test_a_network_without_the_route_asked_for_says_so() -> None:
+    built = build(cluster("routed", {"x": wire(1)}, {"links": ("l x",), "routes": ("1 0 l",)}, num_nodes=2), 2)
+    with pytest.raises(InvalidInput, match="no route from node 0 to node 1"):
+        _route(built, 0, 1)
+    with pytest.raises(InvalidInput, match="a route is"):
+        build(cluster("routed", {"x": wire(1)}, {"links": ("l x",), "routes": ("0 1 m",)}, num_nodes=2), 2)
+    with pytest.raises(InvalidInput, match="a routed link is"):
+        build(cluster("routed", {"x": wire(1)}, {"links": ("l y",), "routes": ("0 1 l",)}, num_nodes=2), 2)
