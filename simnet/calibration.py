@@ -73,6 +73,7 @@ def calibrate(
     InvalidInput : fewer than 3 usable rows, or rows that contradict each other so much that no majority is left.
     """
     points, unusable = usable(rows)
+    points, left_out = _nearest_to_collectives(points)
     kept, refused = split_contradictions([point for point in points if point.row.collective != "add"])
     gamma = _gamma([point for point in points if point.row.collective == "add"], draws, seed)
     if len(kept) < _FEWEST_POINTS or len(refused) > len(kept):
@@ -82,7 +83,7 @@ def calibrate(
     return Profile(
         name=name, segments=_segments(kept, lines, draws, seed), gamma_s_per_byte=gamma, created=created,
         command=command, inputs=tuple(inputs), points=_fitted(kept, lines),
-        refused=(*refused, *unusable), assumptions=_assumptions(kept), residuals=_residuals(kept, lines),
+        refused=(*refused, *left_out, *unusable), assumptions=_assumptions(kept), residuals=_residuals(kept, lines),
     )  # fmt: skip
 
 
@@ -98,6 +99,22 @@ def usable(rows: Iterable[Measurement]) -> tuple[list[Point], list[FittedPoint]]
             parts = row.ranks if row.collective in _RING_STEPS and row.ranks else 1
             points.append(Point(row, row.size_bytes / parts, row.time_s / messages, messages))
     return points, unusable
+
+
+def _nearest_to_collectives(points: Sequence[Point]) -> tuple[list[Point], list[FittedPoint]]:
+    """Of rows between two ranks keep those most like a step of a collective: both ways at once, all ranks busy."""
+    busy = any(point.row.environment.get("loaded") for point in points)
+    both = any(point.row.collective == "exchange" for point in points)
+    kept, left_out = [], []
+    for point in points:
+        direct = point.row.collective in (*_DIRECT, "add")
+        if busy and direct and not point.row.environment.get("loaded"):
+            left_out.append(refusal(point.row, "measured while other ranks idled; rows with all ranks busy are fitted"))
+        elif both and point.row.collective in ("send", "stream"):
+            left_out.append(refusal(point.row, "one way; rows of both ways at once are fitted"))
+        else:
+            kept.append(point)
+    return kept, left_out
 
 
 def refusal(row: Measurement, reason: str) -> FittedPoint:

@@ -196,6 +196,18 @@ def _nothing_held_out(matched: int) -> str:
     )
 
 
+def pair_bandwidths(rows: Iterable[Measurement]) -> dict[tuple[str, str], BytesPerSecond]:
+    """Best busbw of every pair of nodes; size/time where a row has none."""
+    found: dict[tuple[str, str], BytesPerSecond] = {}
+    for row in rows:
+        if row.src is None or row.dst is None or row.src == row.dst or row.time_s <= 0:
+            continue
+        pair = (min(row.src, row.dst), max(row.src, row.dst))
+        rate = row.busbw_bytes_per_s if row.busbw_bytes_per_s is not None else row.size_bytes / row.time_s
+        found[pair] = max(rate, found.get(pair, 0.0))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class SlowNodes:
     """What pairwise measurements tell about nodes."""

@@ -296,7 +296,7 @@ def _picture(machine: Machine, rows: Sequence[Row]) -> Picture:
         times.legend()
 
     return Picture(
-        f"collectives-{machine.system.lower().replace(' ', '-')}",
+        machine.system.lower().replace(" ", "-"),
         f"{machine.name}: measured dots, predicted lines with 80 % intervals; below, errors with their sign", draw,
     )  # fmt: skip
 

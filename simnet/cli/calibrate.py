@@ -43,6 +43,17 @@ def command(
         print(line)
 
 
+def _refused(profile: Profile) -> Iterator[str]:
+    """Name every row that contradicts others; count those left out for one common reason."""
+    common: dict[str, int] = {}
+    for point in profile.refused:
+        if point.reason.startswith("contradicts"):
+            yield f"  refused: {point.collective} {point.size_bytes} bytes {point.time_s * 1e6:.2f} us: {point.reason}"
+        else:
+            common[point.reason] = common.get(point.reason, 0) + 1
+    yield from (f"  left out: {count} rows: {reason}" for reason, count in common.items())
+
+
 def _read(logs: list[Path]) -> tuple[list[ProfileInput], list[Measurement]]:
     from hashlib import file_digest
 
@@ -91,6 +102,5 @@ def _lines(profile: Profile, held: int, out: Path) -> Iterator[str]:
         yield f"  reduction {span(profile.gamma_s_per_byte, 's/B')}"
     yield from (f"  assumed: {text}" for text in profile.assumptions)
     yield f"  distance from its own points (no accuracy): {profile.residuals['geometric_mean']:.1%} geometric mean"
-    for point in profile.refused:
-        yield f"  refused: {point.collective} {point.size_bytes} bytes {point.time_s * 1e6:.2f} us: {point.reason}"
+    yield from _refused(profile)
     yield f"wrote {out}"

@@ -13,14 +13,18 @@ from dataclasses import fields
 from statistics import median
 from typing import Any
 
-from simnet.importers.record import Item, Line, Skipped
+from simnet.importers.record import Fact, Item, Line, Skipped
 from simnet.results import CollectivePrediction, Measurement
 
 FORMAT = "simnet JSON lines"
 MARKER = r'^\s*\{.*"(?:size_bytes|quantity)"\s*:'
 _MEASURED = {field.name for field in fields(Measurement)}
 _PREDICTED = {field.name for field in fields(CollectivePrediction)}
-_PROBES = {"latency": "send", "bandwidth": "send", "bidirectional_bandwidth": "exchange", "reduction_rate": "add"}
+_PROBES = {
+    "latency": "send", "bandwidth": "send", "bidirectional_bandwidth": "exchange", "reduction_rate": "add",
+    "copy_rate": "copy",
+}  # fmt: skip
+_RATES = ("matmul_rate", "convolution_rate")
 
 
 def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
@@ -69,8 +73,10 @@ def _measurement(row: Mapping[str, Any], path: str) -> Measurement:
     return measurement
 
 
-def _probe(row: Mapping[str, Any], path: str) -> Measurement:
+def _probe(row: Mapping[str, Any], path: str) -> Measurement | Fact:
     quantity = row.get("quantity")
+    if quantity in _RATES:
+        return _rate(row)
     if quantity not in _PROBES:
         raise ValueError(f"quantity {quantity!r} is none of {', '.join(_PROBES)}")
     samples = _samples(row.get("samples_s", ()))
@@ -83,8 +89,16 @@ def _probe(row: Mapping[str, Any], path: str) -> Measurement:
     return Measurement(
         collective=_PROBES[quantity], size_bytes=size, time_s=time, ranks=None, samples_s=samples, source=path,
         src=None if source is None else str(source), dst=None if target is None else str(target),
-        environment=row.get("environment") or {},
+        environment={"loaded": bool(row.get("loaded")), **(row.get("environment") or {})},
     )  # fmt: skip
+
+
+def _rate(row: Mapping[str, Any]) -> Fact:
+    """Flop per second of a product or convolution: no message, and so a fact."""
+    samples = _samples(row.get("samples_s", ()))
+    if not samples or not isinstance(row.get("flop"), int | float):
+        raise ValueError(f"{row['quantity']} lacks samples or flop")
+    return Fact(f"{row['quantity']} {row.get('precision', '')}".strip(), row["flop"] / median(samples))
 
 
 def _samples(values: Any) -> tuple[float, ...]:

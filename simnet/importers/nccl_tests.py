@@ -237,12 +237,13 @@ class _Stream:
         self.run.busbw_sum += row.half.busbw or 0.0
         self.run.num_busbw += row.half.busbw is not None
         wrong = row.half.wrong
+        first, second = _pair(self.run.hosts)
         return Measurement(
             collective=verdict.collective, size_bytes=row.start.size, time_s=row.half.time, ranks=verdict.ranks,
             count=row.start.count, dtype=row.start.dtype, nodes=self.run.nodes,
             algbw_bytes_per_s=algbw(row.start.size, row.half.time), busbw_bytes_per_s=row.half.busbw,
             num_wrong=int(wrong) if wrong.isdigit() and "error" not in (self.run.header or "") else None,
-            in_place=row.in_place, source=self.path, environment=self.run.environment,
+            in_place=row.in_place, source=self.path, environment=self.run.environment, src=first, dst=second,
         )  # fmt: skip
 
     def _close(self) -> Iterator[Item]:
@@ -254,6 +255,11 @@ class _Stream:
         if run.num_rows:
             yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
         yield from (Note(f"run {run.index}: {text}") for text in _closing_notes(run))
+
+
+def _pair(hosts: set[str]) -> tuple[str, str] | tuple[None, None]:
+    """Name both nodes of a run over exactly two."""
+    return (min(hosts), max(hosts)) if len(hosts) == 2 else (None, None)
 
 
 def _has_root(header: str | None, tokens: list[str]) -> bool:

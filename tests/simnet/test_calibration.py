@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,17 @@ def test_holdout_rows_leave_the_fit() -> None:
     assert len(kept) + len(held) == len(rows)
     with pytest.raises(InvalidInput, match="--holdout"):
         parse_holdout(rows, ["half"])
+
+
+def test_messages_as_in_a_collective_are_fitted_before_others() -> None:
+    def probe(kind: str, loaded: bool, latency: float) -> list[Measurement]:
+        rows = sends(SIZES, latency=latency)
+        return [replace(row, collective=kind, environment={"loaded": loaded}) for row in rows]
+
+    profile = calibrate(
+        [*probe("send", False, 5e-6), *probe("exchange", True, 8e-6), *probe("send", True, 6e-6)], name="x"
+    )
+    assert profile.segments[0].latency_s.value == pytest.approx(8e-6, rel=1e-6)
+    assert {point.reason.partition(";")[0] for point in profile.refused} == {
+        "measured while other ranks idled", "one way",
+    }  # fmt: skip

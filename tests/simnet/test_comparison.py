@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from simnet.comparison import compare, compare_logs, slow_nodes
+from simnet.comparison import compare, compare_logs, pair_bandwidths, slow_nodes
 from simnet.errors import InvalidInput
 from simnet.results import CollectivePrediction, FittedPoint, Measurement, Profile
 
@@ -64,3 +64,11 @@ def test_slow_nodes_by_pairs() -> None:
     assert found.undecided == (("284", "678"),)
     assert found.proposed_pairs == (("284", "632"), ("678", "632"))
     assert found.slowest_pair_bytes_per_s == 49.28e9
+
+
+def test_pairs_are_their_best_row_in_either_order() -> None:
+    rows = [
+        Measurement("send", 1000, 1e-6, src="b", dst="a"), Measurement("send", 4000, 1e-6, src="a", dst="b"),
+        Measurement("send", 4000, 1e-6), Measurement("send", 4000, 1e-6, src="a", dst="a"),
+    ]  # fmt: skip
+    assert pair_bandwidths(rows) == {("a", "b"): pytest.approx(4e9)}
