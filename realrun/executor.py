@@ -68,10 +68,9 @@ class Executor:
         self._bind = lru_cache(maxsize=64)(self._program.bind)
         self._agreed: set[Signature] = set()
 
-    @property
-    def host_staging(self) -> bool:
-        """Whether CUDA tensors travel through host memory (every backend but NCCL)."""
-        return not self._channels.on_stream
+    def stages(self, device: torch.device) -> bool:
+        """Whether tensors of that device travel through a copy in host memory: CUDA under any backend but NCCL."""
+        return device.type != "cpu" and not self._channels.on_stream(device)
 
     def run(self, tensor: torch.Tensor, *, async_op: bool = False, factors: Factors = (1.0, 1.0)) -> Handle:
         """Run the schedule on `tensor`, in place.
@@ -95,7 +94,7 @@ class Executor:
         self._agree(tensor)
         work, finish = self._working_copy(tensor, bound, factors)
         buffers = (work, torch.empty(bound.scratch, dtype=work.dtype, device=work.device))
-        if self._channels.on_stream:
+        if self._channels.on_stream(tensor.device):
             return self._enqueue(tensor, bound, buffers, finish)
         handle = self._start(tensor, bound, buffers, finish, in_thread=async_op)
         if not async_op:
@@ -117,7 +116,7 @@ class Executor:
 
     def _working_copy(self, tensor: torch.Tensor, bound: BoundProgram, factors: Factors) -> tuple[torch.Tensor, Finish]:
         dtype = self._reduce_dtype or tensor.dtype
-        device = tensor.device if self._channels.on_stream else torch.device("cpu")
+        device = torch.device("cpu") if self.stages(tensor.device) else tensor.device
         as_is = dtype == tensor.dtype and device == tensor.device and tensor.is_contiguous() and bound.result_is_whole
         if as_is:
             work = tensor.view(-1)

@@ -25,24 +25,28 @@ class Channels:
     def __init__(self, group: dist.ProcessGroup, timeout: Seconds) -> None:
         self.ranks = dist.get_process_group_ranks(group)
         self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)
-        self.backend = str(dist.get_backend(group))
-        self.on_stream = "nccl" in self.backend
+        config = dist.get_backend_config(group)
+        self._backends = dict(part.split(":") for part in config.split(","))
         self._timeout = timeout
         self.control = self._new_group("gloo")
         self.court = Court(self.control, self._new_group("gloo"))
         self._host: list[HostLane] = []
         self._stream: list[StreamLane] = []
 
+    def on_stream(self, device: torch.device) -> bool:
+        """Whether tensors of that device travel without a copy in host memory, queued on a stream."""
+        return self._backends.get(device.type) == "nccl"
+
     def host_lanes(self, number: int) -> list[HostLane]:
         """Return `number` lanes whose waits block the host."""
         while len(self._host) < number:
-            self._host.append(HostLane(self._new_group(self.backend), self._timeout))
+            self._host.append(HostLane(self._new_group(self._backends.get("cpu", "gloo")), self._timeout))
         return self._host[:number]
 
     def stream_lanes(self, number: int, device: torch.device) -> list[StreamLane]:
         """Return `number` lanes that only enqueue on `device`, their communicators set up."""
         while len(self._stream) < number:
-            self._stream.append(StreamLane(self._new_group(self.backend), self._timeout, device))
+            self._stream.append(StreamLane(self._new_group("nccl"), self._timeout, device))
         return self._stream[:number]
 
     def _new_group(self, backend: str) -> dist.ProcessGroup:

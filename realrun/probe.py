@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
 from typing import Any
@@ -21,12 +21,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from realrun.compute import PRECISIONS, convolution, matmul, timed
+from realrun.compute import PRECISIONS, convolution, dtype_of, layer_times, matmul, timed
 from realrun.environment import run_environment
 from realrun.executor import Executor
 from realrun.groups import channels_of
 from realrun.launch import detect
 from realrun.measure import measure
+from realrun.models import build
 from simnet.collective import Collective, Kind
 from simnet.errors import InvalidInput
 from simnet.schedule import Item, Schedule, Step
@@ -50,12 +51,16 @@ class ProbePlan:
     one_way : messages there and back, besides those both ways at once
     rates : also the rates of addition and copy at sizes where they outweigh the call (64 KiB and more),
         on every rank at once where loaded, else on rank 0
+    model, batch, precision : also layer times of that network of `realrun.models`, on rank 0; none where empty
     compute : also rates of matrix products and convolutions in each precision, on rank 0
     """
 
     sizes: tuple[Bytes, ...]
     pairs: int = 1
     loaded: bool = False
+    model: str = ""
+    batch: int = 8
+    precision: str = "fp32"
     one_way: bool = True
     rates: bool = True
     compute: bool = False
@@ -91,6 +96,8 @@ def probe(plan: ProbePlan) -> Iterator[dict[str, Any]]:
             yield from _rate_records(plan, site, size)
     if plan.compute:
         yield from _compute_records(plan, site)
+    if plan.model:
+        yield from _layer_records(plan, site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,22 @@ def _compute_records(plan: ProbePlan, site: Site) -> Iterator[dict[str, Any]]:
                 samples = timed(work, site.device, iterations=plan.iterations, warmup=plan.warmup)
                 yield site.record(quantity, samples, precision=precision, flop=flop, src=site.names[0])
             dist.barrier(group=site.control)
+
+
+def _layer_records(plan: ProbePlan, site: Site) -> Iterator[dict[str, Any]]:
+    """Rank 0's layer times; the others wait."""
+    if site.rank == 0:
+        network = build(plan.model, num_classes=1000, resolution=224)
+        dtype = dtype_of(plan.precision, site.device)
+        images = torch.randn(plan.batch, 3, 224, 224, dtype=dtype, device=site.device)
+        layers = layer_times(
+            network.to(site.device, dtype), images, iterations=plan.iterations, warmup=plan.warmup
+        )  # fmt: skip
+        for layer in layers:
+            found = asdict(layer)
+            named = {"layer_kind": found.pop("kind"), "model": plan.model, "batch": plan.batch, "src": site.names[0]}
+            yield site.record("layer", layer.forward_s, precision=plan.precision, **named, **found)
+    dist.barrier(group=site.control)
 
 
 def _idle() -> None:

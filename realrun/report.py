@@ -149,10 +149,18 @@ def print_probe(rows: Iterable[dict[str, Any]], *, json: bool = False, quiet: bo
 
 
 def _probe_line(row: Mapping[str, Any]) -> str:
-    places = f"{row.get('src', ''):>16}{row.get('dst', ''):>16}{row.get('size_bytes', 0):>12}"
+    places = f"{row.get('src', ''):>16}{row.get('dst', row.get('name', '')):>16}{row.get('size_bytes', 0):>12}"
     times = f"{row['time_s'] * 1e6:>13.2f}{min(row['samples_s']) * 1e6:>11.2f}"
-    amount, unit = (row["flop"], "FLOP/s") if "flop" in row else (row["size_bytes"], "B/s")
-    return f"{row['quantity']:<24}{places}{times}  {format_si(amount / row['time_s'], unit)}"
+    return f"{row['quantity']:<24}{places}{times}  {_rate(row)}"
+
+
+def _rate(row: Mapping[str, Any]) -> str:
+    if row["quantity"] == "layer":
+        parts = ((name, row[f"{name}_s"]) for name in ("backward", "update"))
+        return ", ".join(f"{name} {format_duration(float(np.median(times)))}" for name, times in parts if times)
+    if "flop" in row:
+        return format_si(row["flop"] / row["time_s"], "FLOP/s")
+    return format_si(row["size_bytes"] / row["time_s"], "B/s")
 
 
 def print_progress(rows: Iterable[dict[str, Any]], out: Path, *, quiet: bool = False) -> None:

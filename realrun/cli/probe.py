@@ -19,6 +19,9 @@ def command(
     iterations: Annotated[int, typer.Option(help="Samples per record.")] = 20,
     warmup: Annotated[int, typer.Option(help="Runs before the samples.")] = 3,
     compute: Annotated[bool, typer.Option("--compute", help="Also matrix products and convolutions.")] = False,
+    model: Annotated[str, typer.Option(help="Also layer times of resnet50, alexnet, ...")] = "",
+    batch: Annotated[int, typer.Option(help="Images per batch for --model.")] = 8,
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16 for --model.")] = "fp32",
     backend: Annotated[str | None, typer.Option(help="gloo or nccl; default: nccl with a device per rank.")] = None,
     timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
     out: Annotated[Path | None, typer.Option(help="Append one JSON line per record as soon as it is there.")] = None,
@@ -35,7 +38,8 @@ def command(
     from simnet.units import Dimension, parse, parse_sizes
 
     plan = ProbePlan(
-        tuple(parse_sizes(sizes)), pairs=pairs, loaded=loaded, compute=compute, iterations=iterations, warmup=warmup,
+        tuple(parse_sizes(sizes)), pairs=pairs, loaded=loaded, compute=compute, model=model, batch=batch,
+        precision=precision, iterations=iterations, warmup=warmup,
         timeout=parse(timeout, Dimension.TIME, name="timeout"),
     )  # fmt: skip
     launch = detect()
