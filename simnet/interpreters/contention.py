@@ -44,7 +44,7 @@ class Widths:
     @classmethod
     def of(cls, bandwidth: FloatArray) -> Widths:
         """Widths of links that keep their bandwidth, (num_links,), or take those of draws, (batch, num_links)."""
-        table = bandwidth.reshape(-1, bandwidth.shape[-1])
+        table = np.atleast_2d(bandwidth)
         return cls(table.min(axis=0), table.max(axis=0))
 
 
