@@ -50,7 +50,7 @@ def test_the_ragged_last_step(last_step, steps, samples, seconds):
 
 
 def test_evaluation_comes_every_few_epochs_and_at_the_end():
-    recipe = plain(Phase(10, 100), evaluation=Evaluation(samples=500, every=4))
+    recipe = plain(Phase(10, 100), evaluation=Evaluation(samples=401, every=4))  # 4 batches of 100 and a rest
     run = time_to_train(recipe, 10, {10: 1.0}, evaluation_step={10: 0.25})
     assert [e.index for e in run.schedule if e.evaluation_s] == [3, 7, 9]
     assert run.evaluation_s == pytest.approx(3 * 5 * 0.25)
