@@ -22,6 +22,9 @@ def command(
     ] = "4:32M:2",
     dtype: Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, ...")] = "float",
     engine: Annotated[str, typer.Option(help="auto, estimate or simulate.")] = "auto",
+    cost: Annotated[
+        str | None, typer.Option(help="A cost model and its options, such as 'tcp:flows=4'; default alpha_beta.")
+    ] = None,
     profile: Annotated[
         Path | None, typer.Option(help="What `simnet calibrate` wrote, in place of alpha and beta.")
     ] = None,
@@ -31,11 +34,13 @@ def command(
     """Predict a collective for every size on a described cluster."""
     from simnet.cli.app import print_json
     from simnet.collective_prediction import predict_collective
+    from simnet.costs.registry import of_text
     from simnet.tables import nccl_table
 
     rows = predict_collective(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, algorithm=algorithm, grid=grid,
         ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype, engine=engine, profile=profile, catalog=catalog,
+        cost=None if cost is None else of_text(cost),
     )  # fmt: skip
     if json:
         print_json(rows)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
+from simnet.units import Dimension, parse, parse_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,45 @@ def find(name: str) -> Entry:
     if plain not in known:
         raise InvalidInput(f"unknown cost model {name!r}; choose one of {', '.join(known)}")
     return known[plain]
+
+
+def of_text(text: str) -> CostModel:
+    """Build the cost model a human wrote: "tcp", or "tcp:flows=4,flow_bandwidth=1.2 GB/s".
+
+    Times and bandwidths need units; bytes follow nccl-tests' grammar (1500, 64K).
+
+    Raises
+    ------
+    InvalidInput : unknown name or option, or a value of another form.
+    """
+    name, _, rest = text.partition(":")
+    chosen = find(name)
+    options = {}
+    for part in filter(None, (p.strip() for p in rest.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or key.strip() not in chosen.options:
+            takes = ", ".join(f"{option}=..." for option in chosen.options)
+            raise InvalidInput(f"{part!r} is no option of the cost model {chosen.name}; write {takes}")
+        options[key.strip()] = _value(chosen, key.strip(), value.strip())
+    return chosen.build(**options)
+
+
+def _value(chosen: Entry, key: str, text: str) -> Any:
+    kind = next(str(f.type) for f in fields(chosen.build) if f.name == key)  # type: ignore[arg-type]
+    name = f"{key} of {chosen.name}"
+    if kind.startswith("tuple"):
+        raise InvalidInput(f"{name} cannot be written on a command line; use a profile")
+    if kind.startswith("Seconds"):
+        return parse(text, Dimension.TIME, name=name)
+    if kind.startswith("BytesPerSecond"):
+        return parse(text, Dimension.BANDWIDTH, name=name)
+    if kind.startswith("Bytes"):
+        return parse_size(text, name=name)
+    if kind != "int":
+        return text
+    if not text.isdigit():
+        raise InvalidInput(f"{name} must be a whole number, got {text!r}")
+    return int(text)
 
 
 def build(name: str, **options: Any) -> CostModel:

@@ -17,7 +17,7 @@ from simnet.errors import InvalidInput
 from simnet.hardware import Cluster, Layout, Node, Wire
 from simnet.importers.devices import chosen_device
 from simnet.importers.machine import Machine, Remarks
-from simnet.importers.nearest import nearest_ports
+from simnet.importers.nearest import nearest_ports, ring_order
 from simnet.importers.wires import pcie, pcie_raw, port, wire
 from simnet.importers.xml import first_element, parse_xml
 
@@ -182,7 +182,9 @@ class _Reader:
 
     def _cluster(self) -> Cluster:
         rows, wires = self._rows()
-        devices = tuple(gpu.vertex for gpu in self.gpus)
+        devices = ring_order([gpu.vertex for gpu in self.gpus], self._pairs())
+        if devices != tuple(gpu.vertex for gpu in self.gpus):
+            self.remarks.assume(f"ranks follow a cycle of direct links: {' '.join(devices)}")
         nics = [p.vertex for p in self.ports if p.kind == "nic"]
         ports = nearest_ports(rows, devices, nics)
         options = {"devices": devices, "ports": ports, "links": tuple(rows)}

@@ -1,9 +1,9 @@
-"""Which NIC a device leaves by, where the file does not say: the nearest, and the least used of equals."""
+"""What a file leaves open: which NIC a device leaves by, and in which order ranks follow the direct links."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def nearest_ports(rows: Sequence[str], devices: Sequence[str], nics: Sequence[str]) -> tuple[str, ...]:
@@ -35,3 +35,33 @@ def _distances(start: str, neighbours: dict[str, list[str]], devices: set[str]) 
                 distances[there] = distances[here] + 1
                 queue.append(there)
     return distances
+
+
+MOST_IN_CYCLE = 16
+
+
+def ring_order(devices: Sequence[str], pairs: Mapping[tuple[str, str], int]) -> tuple[str, ...]:
+    """Devices along a cycle of direct links, the widest there is; as given where there is none.
+
+    A ring over ranks in order then stays on direct links, as communication libraries see to.
+    """
+    given = tuple(devices)
+    if not 2 < len(given) <= MOST_IN_CYCLE:
+        return given
+    for least in sorted(set(pairs.values()), reverse=True):
+        joined = {end for pair, count in pairs.items() if count >= least for end in (pair, pair[::-1])}
+        cycle = _cycle([given[0]], given, joined)
+        if cycle:
+            return tuple(cycle)
+    return given
+
+
+def _cycle(path: list[str], devices: Sequence[str], joined: set[tuple[str, str]]) -> list[str]:
+    if len(path) == len(devices):
+        return path if (path[-1], path[0]) in joined else []
+    for device in devices:
+        if device not in path and (path[-1], device) in joined:
+            found = _cycle([*path, device], devices, joined)
+            if found:
+                return found
+    return []

@@ -19,7 +19,7 @@ from simnet.errors import InvalidInput
 from simnet.hardware import Cluster, Layout, Node, Wire
 from simnet.importers.devices import chosen_device, nvlink_of
 from simnet.importers.machine import Machine, Remarks
-from simnet.importers.nearest import nearest_ports
+from simnet.importers.nearest import nearest_ports, ring_order
 from simnet.importers.wires import open_pcie, wire
 
 FORMAT = "nvidia-smi topo -m"
@@ -167,7 +167,9 @@ def _machine(matrix: _Matrix, name: str, wanted: str | None) -> Machine:
     rows, wires = _tree(matrix, remarks)
     links = {pair: int(code[2:]) for pair in combinations(matrix.gpus, 2) if (code := matrix.cell(*pair))[:2] == "NV"}
     rows += _nvlinks(matrix, links, wires, remarks, known=nvlink_of(wanted or ""))
-    devices = tuple(gpu.lower() for gpu in matrix.gpus)
+    devices = tuple(gpu.lower() for gpu in ring_order(matrix.gpus, links))
+    if devices != tuple(gpu.lower() for gpu in matrix.gpus):
+        remarks.assume(f"ranks follow a cycle of NVLinks: {' '.join(devices)}")
     ports = nearest_ports(rows, devices, [nic.lower() for nic in matrix.others])
     chosen = chosen_device(wanted, None, bool(links), remarks)
     layout = Layout("drawn_node", wires, {"devices": devices, "ports": ports, "links": tuple(rows)})
@@ -204,12 +206,10 @@ def _tree(matrix: _Matrix, remarks: Remarks) -> tuple[list[str], dict[str, Wire]
     below = {name: name.lower() for name in names}
     rows: dict[str, None] = {}
     for depth, (_, prefix) in enumerate(_LEVELS):
-        groups = _groups(matrix, names, depth)
-        for index, group in enumerate(groups):
-            heads = list(dict.fromkeys(below[name] for name in group))
-            if len(heads) > 1:
-                rows |= {f"{head} {prefix}{index} {_kind(head)}": None for head in heads}
-                below |= dict.fromkeys(group, f"{prefix}{index}")
+        joined = [group for group in _groups(matrix, names, depth) if len({below[name] for name in group}) > 1]
+        for index, group in enumerate(joined):
+            rows |= {f"{below[name]} {prefix}{index} {_kind(below[name])}": None for name in group}
+            below |= dict.fromkeys(group, f"{prefix}{index}")
     rows |= dict.fromkeys(_above(list(dict.fromkeys(below.values())), [name.lower() for name in names]))
     remarks.assume("the matrix gives no speed of PCIe: PCI Express 3 or later, 16 lanes, 10 to 53 GB/s")
     remarks.assume("the matrix gives no speed between processors: 16 to 60 GB/s")

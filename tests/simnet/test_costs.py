@@ -11,7 +11,7 @@ from simnet.costs.infiniband import InfiniBand, Roce
 from simnet.costs.loggp import LogGP
 from simnet.costs.nccl import Nccl
 from simnet.costs.nccl_tuning import Algorithm, Hardware, Machine, Protocol, all_reduce_time, choose, latency
-from simnet.costs.registry import build, cost_models, find
+from simnet.costs.registry import build, cost_models, find, of_text
 from simnet.costs.tcp import Tcp
 from simnet.errors import InvalidInput
 from simnet.results import Fitted as Value
@@ -220,3 +220,40 @@ def test_a_fit_with_borders_out_of_order_is_refused() -> None:
         Fitted((10, 5), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     with pytest.raises(InvalidInput, match="rising borders"):
         Fitted((), (0.0,), (0.0,))
+
+
+def test_a_cost_model_can_be_written_in_one_word_with_options() -> None:
+    cost = of_text("tcp:flows=4, flow_bandwidth=1.25 GB/s, overhead=20 us, mtu=9000, medium=tc")
+    assert isinstance(cost, Tcp)
+    assert (cost.mtu, cost.medium, cost.flows) == (9000, "tc", 4)
+    assert (cost.overhead, cost.flow_bandwidth) == pytest.approx((20e-6, 1.25e9))
+    assert of_text("alpha-beta").name == "alpha-beta"
+    assert of_text("nccl:protocol=LL").wire_bytes(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("udp", "unknown cost model"),
+        ("tcp:flows", "no option"),
+        ("tcp:window=3", "write mtu="),
+        ("tcp:flows=two", "whole number"),
+        ("tcp:overhead=20", "bare number"),
+        ("fitted:max_bytes=3", "use a profile"),
+    ],
+)
+def test_a_cost_model_written_wrongly_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        of_text(text)
+
+
+def test_rings_lose_bandwidth_at_middle_sizes_as_nodes_grow() -> None:
+    rates = [8 * MIB / all_reduce_time(_abci(n), 8 * MIB, Algorithm.RING, Protocol.SIMPLE) for n in (2, 8, 32)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_beyond_two_nodes_large_messages_run_on_rings_and_not_on_trees() -> None:
+    five = Machine(40, 5, 16, 12.5 * GB, 12.5 * GB, ampere=True)
+    assert choose(five, 2**30).algorithm is Algorithm.RING
+    tree = all_reduce_time(five, 2**30, Algorithm.TREE, Protocol.SIMPLE)
+    assert tree > 1.2 * choose(five, 2**30).time
