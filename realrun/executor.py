@@ -66,7 +66,7 @@ class Executor:
         _require_size(schedule, self._channels.world_size)
         self._program = compile_rank(schedule, self._channels.rank)
         self._bind = lru_cache(maxsize=64)(self._program.bind)
-        self._agreed: set[Signature] = set()
+        self._agreed: set[tuple[torch.dtype, torch.Size]] = set()
 
     def stages(self, device: torch.device) -> bool:
         """Whether tensors of that device travel through a copy in host memory: CUDA under any backend but NCCL."""
@@ -93,7 +93,7 @@ class Executor:
         bound = self._bind(tensor.numel())
         self._agree(tensor)
         work, finish = self._working_copy(tensor, bound, factors)
-        buffers = (work, torch.empty(bound.scratch, dtype=work.dtype, device=work.device))
+        buffers = (work, work.new_empty(bound.scratch) if bound.scratch else work[:0])
         if self._channels.on_stream(tensor.device):
             return self._enqueue(tensor, bound, buffers, finish)
         handle = self._start(tensor, bound, buffers, finish, in_thread=async_op)
@@ -102,17 +102,16 @@ class Executor:
         return handle
 
     def _agree(self, tensor: torch.Tensor) -> None:
-        if self.checks == "never":
+        key = (tensor.dtype, tensor.shape)
+        if self.checks == "never" or (self.checks == "first" and key in self._agreed):
             return
         strides = tuple(tensor.stride()) if self.checks == "always" else ()
         kind = self.schedule.collective.kind.value
         dtype = str(tensor.dtype).removeprefix("torch.")
         name = f"{self.schedule.name} {self._program.digest}"
         signature = Signature(kind, dtype, tensor.numel(), tuple(tensor.shape), strides, name)
-        if self.checks == "first" and signature in self._agreed:
-            return
         agree(signature, self._channels.court, self.timeout)
-        self._agreed.add(signature)
+        self._agreed.add(key)
 
     def _working_copy(self, tensor: torch.Tensor, bound: BoundProgram, factors: Factors) -> tuple[torch.Tensor, Finish]:
         dtype = self._reduce_dtype or tensor.dtype
@@ -139,17 +138,17 @@ class Executor:
         self, tensor: torch.Tensor, bound: BoundProgram, buffers: Buffers, finish: Finish, *, in_thread: bool
     ) -> HostHandle:
         lanes = self._channels.host_lanes(len(bound.channels))
-        parts = [(lane, steps) for lane, steps in zip(lanes, bound.channels, strict=True) if steps]
+        parts = [(lane, program) for lane, program in zip(lanes, bound.channels, strict=True) if program.steps]
         handle = HostHandle(tensor, finish, len(parts))
-        for lane, steps in parts:
-            run = partial(handle.call, partial(lane.run, self.schedule.name, steps, buffers))
+        for lane, program in parts:
+            run = partial(handle.call, partial(lane.run, self.schedule.name, program, buffers))
             lane.submit(run, in_thread=in_thread or len(parts) > 1)
         return handle
 
     def _enqueue(self, tensor: torch.Tensor, bound: BoundProgram, buffers: Buffers, finish: Finish) -> StreamHandle:
         lanes = self._channels.stream_lanes(len(bound.channels), buffers[0].device)
-        for lane, steps in zip(lanes, bound.channels, strict=True):
-            lane.enqueue(self.schedule.name, steps, buffers)
+        for lane, program in zip(lanes, bound.channels, strict=True):
+            lane.enqueue(self.schedule.name, program, buffers)
         return StreamHandle(tensor, finish, lanes, self.schedule.name, self.timeout)
 
 

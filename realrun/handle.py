@@ -40,7 +40,7 @@ class HostHandle(Handle):
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._error: BaseException | None = None
-        self._future: torch.futures.Future[Any] = torch.futures.Future()
+        self._future: torch.futures.Future[Any] | None = None
         if parts == 0:
             self._conclude()
 
@@ -62,11 +62,17 @@ class HostHandle(Handle):
                 self._finish()
         except BaseException as error:
             self._error = error
-        self._done.set()
+        with self._lock:
+            self._done.set()
+            future = self._future
+        if future is not None:
+            self._settle(future)
+
+    def _settle(self, future: torch.futures.Future[Any]) -> None:
         if self._error is None:
-            self._future.set_result(self._tensor)
+            future.set_result(self._tensor)
         else:
-            self._future.set_exception(self._error)
+            future.set_exception(self._error)
 
     def wait(self, timeout: Seconds | None = None) -> bool:
         """Block until the tensor holds the result.
@@ -88,7 +94,14 @@ class HostHandle(Handle):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """Return a future that holds the tensor, or the error."""
-        return self._future
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            future = self._future = torch.futures.Future()
+            done = self._done.is_set()
+        if done:
+            self._settle(future)
+        return future
 
 
 class StreamHandle(Handle):

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
-from itertools import repeat
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from realrun.program import RankStep
+from realrun.program import ChannelProgram, RankStep
 from realrun.stall import Stall, Stalled
 from simnet.schedule import Op
 from simnet.units import Seconds
@@ -36,20 +32,19 @@ class Lane:
     def __init__(self, group: dist.ProcessGroup, timeout: Seconds) -> None:
         self.group = group
         self.rank = dist.get_rank(group)
-        self._peers = dist.get_process_group_ranks(group)
-        self._timeout = timeout
+        self._limit = timedelta(seconds=timeout)
         self._scraps: dict[tuple[str, torch.dtype, torch.device], torch.Tensor] = {}
 
-    def run(self, name: str, steps: tuple[RankStep, ...], buffers: Buffers) -> None:
+    def run(self, name: str, program: ChannelProgram, buffers: Buffers) -> None:
         """Run steps on (data, scratch), in place.
 
         Raises
         ------
         Stalled : a peer is lost or silent for longer than the time limit.
         """
-        landing = self._scrap("landing", max((s.landing_elements for s in steps), default=0), buffers[0])
-        packing = self._scrap("packing", max((s.packing_elements for s in steps), default=0), buffers[0])
-        for step in steps:
+        landing = self._scrap("landing", program.landing, buffers[0])
+        packing = self._scrap("packing", program.packing, buffers[0])
+        for step in program.steps:
             self._exchange(name, step, _received(step, buffers, landing), _sent(step, buffers, packing))
             _apply(step, buffers, landing)
 
@@ -97,25 +92,25 @@ class HostLane(Lane):
         self._thread.shutdown(wait=False)
 
     def _exchange(self, name: str, step: RankStep, received: list[torch.Tensor], sent: list[torch.Tensor]) -> None:
+        posted: list[dist.Work] = []
+        waited = 0
         began = time.monotonic()
-        receives = zip(step.receives, repeat("hear from"), repeat(dist.irecv), received, strict=False)
-        sends = zip(step.sends, repeat("send to"), repeat(dist.isend), sent, strict=False)
-        running: list[tuple[partial[Any], Any]] = []
-        for message, action, post, tensor in (*receives, *sends):
-            blame = partial(self._blaming, name, step.index, message.peer, action, began)
-            with blame():
-                running.append((blame, post(tensor, self._peers[message.peer], group=self.group)))
-        for blame, work in running:
-            with blame():
-                work.wait(timedelta(seconds=max(self._timeout - (time.monotonic() - began), 0.001)))
-
-    @contextmanager
-    def _blaming(self, name: str, step: int, peer: int, action: str, began: Seconds) -> Iterator[None]:
         try:
-            yield
+            for message, tensor in zip(step.receives, received, strict=True):
+                posted.append(self.group.recv([tensor], message.peer, 0))
+            for message, tensor in zip(step.sends, sent, strict=True):
+                posted.append(self.group.send([tensor], message.peer, 0))
+            for work in posted:
+                work.wait(self._limit)
+                waited += 1
         except RuntimeError as error:
-            waited = time.monotonic() - began
-            raise Stalled(Stall(self.rank, peer, step, name, waited, not _ran_out(error), action)) from error
+            at = waited if len(posted) == len(step.messages) else len(posted)
+            raise Stalled(self._stall(name, step, at, time.monotonic() - began, error)) from error
+
+    def _stall(self, name: str, step: RankStep, at: int, waited: Seconds, error: RuntimeError) -> Stall:
+        action = "hear from" if at < len(step.receives) else "send to"
+        lost = "timed out" not in str(error).lower() and "timeout" not in str(error).lower()
+        return Stall(self.rank, step.messages[at].peer, step.index, name, waited, lost, action)
 
 
 class StreamLane(Lane):
@@ -123,17 +118,18 @@ class StreamLane(Lane):
 
     def __init__(self, group: dist.ProcessGroup, timeout: Seconds, device: torch.device) -> None:
         super().__init__(group, timeout)
+        self._peers = dist.get_process_group_ranks(group)
         self.stream = torch.cuda.Stream(device)
         self._marks: list[tuple[RankStep, torch.cuda.Event]] = []
         with torch.cuda.stream(self.stream):
             dist.all_reduce(torch.zeros(1, device=device), group=group)
 
-    def enqueue(self, name: str, steps: tuple[RankStep, ...], buffers: Buffers) -> None:
+    def enqueue(self, name: str, program: ChannelProgram, buffers: Buffers) -> None:
         """Queue the steps behind what the current stream has queued so far; returns at once."""
         self._marks = []
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
         with torch.cuda.stream(self.stream):
-            self.run(name, steps, buffers)
+            self.run(name, program, buffers)
         for buffer in buffers:
             buffer.record_stream(self.stream)
 
@@ -191,7 +187,3 @@ def _apply(step: RankStep, buffers: Buffers, landing: torch.Tensor) -> None:
             target.add_(arrived)
         else:
             target.copy_(arrived)
-
-
-def _ran_out(error: RuntimeError) -> bool:
-    return "timed out" in str(error).lower() or "timeout" in str(error).lower()

@@ -17,6 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 STRAGGLER_SHARE = 0.1
 STRAGGLER_LEAD = 2.0
+STRAGGLER_OFTEN = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,17 @@ class Samples:
         """Rank that the others wait for, if there is one.
 
         Timing the collective itself hides it: all ranks end together. The straggler is the rank that comes
-        last to the barrier, by at least a tenth of the collective's median time and twice as late as the next.
+        last to the barrier in three of four iterations, in the median by at least a tenth of the collective's
+        time and twice as late as the next.
         """
         late = self.median_lateness
         if len(late) < 2:
             return None
+        rank = int(np.argmax(late))
         second, last = np.sort(late)[-2:]
+        often = np.mean(self.lateness.argmax(axis=1) == rank) >= STRAGGLER_OFTEN
         clear = last >= STRAGGLER_SHARE * self.quantile(0.5) and last >= STRAGGLER_LEAD * second
-        return int(np.argmax(late)) if clear else None
+        return rank if clear and often else None
 
 
 def measure(

@@ -86,6 +86,11 @@ class RankStep:
     applies: tuple[Apply, ...]
 
     @property
+    def messages(self) -> tuple[Message, ...]:
+        """Receives, then sends: the order in which they are posted."""
+        return self.receives + self.sends
+
+    @property
     def landing_elements(self) -> int:
         """Elements the landing buffer must hold in this step."""
         return sum(m.elements for m in self.receives if not m.lands_in_place)
@@ -97,18 +102,30 @@ class RankStep:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelProgram:
+    """A rank's steps on one channel, in order, and what their buffers must hold."""
+
+    steps: tuple[RankStep, ...]
+    landing: int
+    packing: int
+
+    @classmethod
+    def of(cls, steps: Iterator[RankStep]) -> ChannelProgram:
+        """Size the buffers for the largest step."""
+        kept = tuple(steps)
+        landing = max((s.landing_elements for s in kept), default=0)
+        return cls(kept, landing, max((s.packing_elements for s in kept), default=0))
+
+
+@dataclass(frozen=True, slots=True)
 class BoundProgram:
-    """A rank's program for a buffer of `count` elements: one tuple of steps per channel."""
+    """A rank's program for a buffer of `count` elements; the result is defined in [start, stop) of `result`."""
 
     count: int
     scratch: int
-    channels: tuple[tuple[RankStep, ...], ...]
+    channels: tuple[ChannelProgram, ...]
     result: tuple[tuple[int, int], ...]
-
-    @property
-    def result_is_whole(self) -> bool:
-        """Whether every element of the buffer is defined afterwards."""
-        return self.result == ((0, self.count),) or self.count == 0
+    result_is_whole: bool
 
 
 @dataclass(frozen=True)
@@ -131,8 +148,9 @@ class Program:
         bounds = element_bounds(self.schedule, count)
         self._require_equal_chunks(count, bounds)
         edges = bounds.tolist()
-        channels = tuple(tuple(_bound_steps(steps, edges, count)) for steps in self.channels)
-        return BoundProgram(count, edges[-1] - count, channels, self._result(edges))
+        channels = tuple(ChannelProgram.of(_bound_steps(steps, edges, count)) for steps in self.channels)
+        result = self._result(edges)
+        return BoundProgram(count, edges[-1] - count, channels, result, result == ((0, count),) or count == 0)
 
     def _require_equal_chunks(self, count: int, bounds: IntArray) -> None:
         name, num_chunks = self.schedule.name, self.schedule.num_chunks

@@ -119,8 +119,8 @@ def test_a_rank_keeps_its_own_rows_and_counts_messages_once():
 
 def test_messages_of_no_bytes_vanish_on_both_sides():
     ranks = [compile_rank(registry.build("ring", 4), rank).bind(1) for rank in range(4)]
-    sent = sum(len(step.sends) for bound in ranks for step in bound.channels[0])
-    received = sum(len(step.receives) for bound in ranks for step in bound.channels[0])
+    sent = sum(len(step.sends) for bound in ranks for step in bound.channels[0].steps)
+    received = sum(len(step.receives) for bound in ranks for step in bound.channels[0].steps)
     assert sent == received == 6
 
 
@@ -129,7 +129,7 @@ def test_a_copy_lands_in_place_only_where_nothing_is_sent_from():
         yield Step.of([Transfer(0, 1, 0, 0), Transfer(1, 0, 0, 0)])
         yield Step.of([Transfer(0, 1, 0, 0), Transfer(1, 0, 1, 1)])
 
-    swap, apart = compile_rank(Schedule("swap", Collective(Kind.ALL_REDUCE), 2, 2, items), 0).bind(4).channels[0]
+    swap, apart = compile_rank(Schedule("swap", Collective(Kind.ALL_REDUCE), 2, 2, items), 0).bind(4).channels[0].steps
     assert not swap.receives[0].lands_in_place
     assert apart.receives[0].lands_in_place
     assert (swap.landing_elements, apart.landing_elements) == (2, 0)
