@@ -20,7 +20,7 @@ import numpy.typing as npt
 from simnet.errors import InvalidInput
 from simnet.metrics import error_quantile, geometric_mean_error, mape, signed_bias
 from simnet.results import Fitted, FittedPoint, Measurement, Profile, ProfileInput, Segment
-from simnet.units import Bytes, Seconds, parse_sizes
+from simnet.units import Seconds, parse_sizes
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -343,7 +343,7 @@ def _assumptions(points: Sequence[Point]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def message_time(profile: Profile, num_bytes: Bytes) -> Seconds:
+def message_time(profile: Profile, num_bytes: float) -> Seconds:
     """Time of one message by a profile, s."""
     for segment in profile.segments:
         if segment.max_bytes is None or num_bytes <= segment.max_bytes:

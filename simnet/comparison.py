@@ -28,6 +28,8 @@ class ComparedRow:
     low_s: Seconds | None = None
     high_s: Seconds | None = None
     calibrated: bool = False
+    count: int | None = None
+    dtype: str | None = None
 
     @property
     def error(self) -> float:
@@ -112,7 +114,7 @@ def compare(
     InvalidInput : nothing matches, or a prediction names a profile that is not given.
     """
     groups = _grouped(measured)
-    rows, used, missed = [], set(), 0
+    rows, used, missed = [], set[_Key](), 0
     for prediction in predicted:
         key = _match(prediction.algorithm, (prediction.collective, prediction.ranks, prediction.size_bytes), groups)
         if key is None:
@@ -123,7 +125,7 @@ def compare(
             ComparedRow(
                 prediction.collective, prediction.algorithm, prediction.ranks, prediction.size_bytes,
                 prediction.time_s, median(groups[key]), prediction.low_s, prediction.high_s,
-                _was_fitted(prediction, profiles or {}),
+                _was_fitted(prediction, profiles or {}), prediction.count, prediction.dtype,
             )
         )  # fmt: skip
     if not rows:

@@ -39,8 +39,29 @@ def command(
     if json:
         print_json([profile])
         return
-    for line in _lines(profile, len(held), out):
+    for line in (*_lines(profile, len(held)), *_held_out(profile, held), f"wrote {out}"):
         print(line)
+
+
+def _held_out(profile: Profile, rows: list[Measurement]) -> Iterator[str]:
+    """Error figures on rows that were held out and are of a kind a profile prices by itself."""
+    from simnet.calibration import message_time, usable
+    from simnet.comparison import ComparedRow, accuracy
+
+    compared = [
+        ComparedRow(
+            point.row.collective, point.row.algorithm, point.row.ranks, point.row.size_bytes,
+            point.messages * message_time(profile, point.message_bytes), point.row.time_s,
+        )
+        for point in usable(rows)[0]
+        if point.row.collective != "add"
+    ]  # fmt: skip
+    if compared:
+        found = accuracy(compared)
+        yield (
+            f"  on {found.rows} rows held out: MAPE {found.mape:.1%}, geometric mean {found.geometric_mean:.1%}, "
+            f"bias {found.bias:+.1%}, p95 {found.p95:.1%}, largest {found.max:.1%}"
+        )
 
 
 def _refused(profile: Profile) -> Iterator[str]:
@@ -84,7 +105,7 @@ def _command() -> str:
     return shlex.join(["simnet", *sys.argv[1:]])
 
 
-def _lines(profile: Profile, held: int, out: Path) -> Iterator[str]:
+def _lines(profile: Profile, held: int) -> Iterator[str]:
     from simnet.units import format_si
 
     def span(fitted: object, unit: str) -> str:
@@ -103,4 +124,3 @@ def _lines(profile: Profile, held: int, out: Path) -> Iterator[str]:
     yield from (f"  assumed: {text}" for text in profile.assumptions)
     yield f"  distance from its own points (no accuracy): {profile.residuals['geometric_mean']:.1%} geometric mean"
     yield from _refused(profile)
-    yield f"wrote {out}"

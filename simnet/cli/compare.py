@@ -74,7 +74,7 @@ def _print(result: Comparison, json: bool, *, predicted: bool) -> None:
 
 
 def _table(result: Comparison, *, predicted: bool) -> Iterator[str]:
-    """One line per condition; rows a profile was fitted to come last, apart."""
+    """The nccl-tests layout with both times and the error; rows a profile was fitted to come last, apart."""
     titles = ("predicted", "measured", "error") if predicted else ("before", "after", "change")
     for heading, rows in (("", result.holdout), ("rows the profile was fitted to, not counted", result.calibrated)):
         if rows and heading:
@@ -83,8 +83,7 @@ def _table(result: Comparison, *, predicted: bool) -> Iterator[str]:
         for row in rows:
             if (title := _title(row)) != block:
                 block = title
-                yield f"# {title}"
-                yield f"#       size   {titles[0] + ' us':>12}   {titles[1] + ' us':>12}   {titles[2]:>8}"
+                yield from _header(title, titles)
             yield _line(row, predicted)
     if result.unmatched_expected or result.unmatched_measured:
         yield f"# without partner: {result.unmatched_expected} {titles[0]}, {result.unmatched_measured} {titles[1]}"
@@ -95,13 +94,33 @@ def _title(row: ComparedRow) -> str:
     return f"collective {row.collective}" + (f", algorithm {row.algorithm}" if row.algorithm else "") + ranks
 
 
+def _header(title: str, titles: tuple[str, str, str]) -> Iterator[str]:
+    yield f"# {title}"
+    yield f"#{titles[0]:>83}{titles[1]:>27}"
+    half = "     time   algbw   busbw  "
+    yield f"#       size         count      type   redop    root  {half}{half}{titles[2]:>8}"
+    unit = "     (us)  (GB/s)  (GB/s)  "
+    yield f"#        (B)    (elements)                            {unit}{unit}"
+
+
 def _line(row: ComparedRow, predicted: bool) -> str:
-    from simnet.tables import time_text
+    from simnet.tables import row_start
 
     figure = row.error if predicted else row.measured_s / row.expected_s - 1
-    mark = " outside its interval" if row.inside is False else ""
-    times = f"{time_text(row.expected_s, width=12)}   {time_text(row.measured_s, width=12)}"
-    return f"{row.size_bytes:>12d}   {times}   {figure:>+8.1%}{mark}"
+    mark = "  outside its interval" if row.inside is False else ""
+    halves = _half(row, row.expected_s) + _half(row, row.measured_s)
+    return row_start(row.collective, row.size_bytes, row.count, row.dtype) + f"{halves}  {figure:>+8.1%}{mark}"
+
+
+def _half(row: ComparedRow, time: float) -> str:
+    from simnet.collective import Kind
+    from simnet.metrics import bus_factor
+    from simnet.tables import bandwidth_text, time_text
+
+    rate = row.size_bytes / time
+    known = row.ranks and row.collective in set(Kind)
+    busbw = rate * bus_factor(Kind(row.collective), row.ranks) if known and row.ranks else None
+    return f"  {time_text(time)} {bandwidth_text(rate)} {bandwidth_text(busbw)}"
 
 
 def _figures(result: Comparison) -> Iterator[str]:

@@ -34,6 +34,7 @@ class Row:
     half: Half
     root: int | None
     in_place: bool | None
+    interval: tuple[float, ...] = ()
 
     @property
     def informative(self) -> bool:

@@ -17,8 +17,8 @@ from simnet.importers.nccl_infer import Row, Verdict, infer
 from simnet.importers.nccl_rows import Half, Start, agrees, figures, half, parts, row_start, without_functions
 from simnet.importers.record import Fact, Item, Line, Note, Skipped
 from simnet.metrics import algbw
-from simnet.results import Measurement
-from simnet.units import GB
+from simnet.results import CollectivePrediction, Measurement
+from simnet.units import GB, US
 
 FORMAT = "nccl-tests"
 MARKER = r"size +count +type .*time +algbw|nThread \d+ nGpus|nccl-tests version|# collective \w+, "
@@ -29,10 +29,12 @@ _HEADER = re.compile(r"size +count +type\b")
 _NAME = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|all_?to_?all|sendrecv|gather|scatter)_perf\b"
 )
+_TITLE = re.compile(r"# collective (\w+)((?:, [a-z]+ [^,]+)*)\s*$")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.]+(?:e[-+]\d+)?)")
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
 _ELISIONS = ("...", "....", "…", "[...]", "[…]")
 _BUFFER = 256
+_HALVES = {"in-place": True, "out-of-place": False, "measured": None, "predicted": None}
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class _Run:
     hosts: set[str] = field(default_factory=set)
     device: str | None = None
     named: str | None = None
+    title: dict[str, str] = field(default_factory=dict)
     header: str | None = None
     header_line: int = 0
     waiting: list[Row] = field(default_factory=list)
@@ -59,6 +62,7 @@ class _Run:
     elided: bool = False
     last_length: int = 0
     old_algbw: bool = False
+    in_place: bool | None = None
     listed_after_header: bool = False
 
     @property
@@ -69,6 +73,8 @@ class _Run:
 
     @property
     def ranks(self) -> int | None:
+        if self.title.get("ranks", "").isdigit():
+            return int(self.title["ranks"])
         return max(self.listed) + 1 if self.listed else None
 
     @property
@@ -79,6 +85,8 @@ class _Run:
     @property
     def orderly(self) -> bool:
         """Whether banner, all ranks in order and header came as printed: the list can be trusted on its own."""
+        if "ranks" in self.title:
+            return True
         in_order = self.listed == list(range(len(self.listed)))
         return self.banners == 1 and in_order and self.header is not None and not self.listed_after_header
 
@@ -137,7 +145,11 @@ class _Stream:
         """Read banners, rank lines, headers and footers."""
         if name := _NAME.search(text):
             self.named = _spelling(name[1])
-        if _BANNER.search(text):
+        if match := _TITLE.search(text):
+            yield from self._begin_if(self.run.num_rows > 0)
+            self.run.title = dict(part.split(" ", 1) for part in match[2].split(", ") if " " in part)
+            self.named = self.run.named = match[1]
+        elif _BANNER.search(text):
             yield from self._begin_if(self.run.num_rows > 0)
             self.run.banners += 1
         elif match := _RANK.search(text):
@@ -146,6 +158,8 @@ class _Stream:
         elif _HEADER.search(text) and "time" in text:
             yield from self._begin_if(self.run.num_rows > 0 and not self.run.singletons)
             self.run.header, self.run.header_line = text, line.number
+        elif text.startswith("#") and (half_name := text.strip("# ").strip()) in _HALVES:
+            self.run.in_place = _HALVES[half_name]
         elif line.ended and (match := _AVERAGE.search(text)):
             self.run.footers += 1
             self.run.average = float(match[1]) * GB
@@ -198,11 +212,11 @@ class _Stream:
 
     def _take(self, number: int, start: Start, root: int | None, body: list[str], *, whole: bool) -> Iterator[Item]:
         """Check both halves and keep what is whole."""
-        predicted = len(body) in (4, 6)
-        halves = [body[:4]] if predicted else [body[:4], body[4:8]]
+        single = len(body) in (4, 6)
+        halves = [body[:4]] if single else [body[:4], body[4:8]]
         for place, tokens in enumerate(halves):
             figures_ = half(tokens)
-            in_place = None if predicted else place == 1
+            in_place = self.run.in_place if single else place == 1
             reason = None if figures_ else "row is cut" if len(tokens) < 4 else "a figure is not a number"
             if figures_ and not whole and place == len(halves) - 1:
                 reason = "the file may end inside this row"
@@ -210,7 +224,8 @@ class _Stream:
             if reason or figures_ is None:
                 yield Skipped(number, reason or "row is cut")
                 continue
-            self.run.waiting.append(Row(number, start, figures_, root, in_place))
+            interval = _interval(body[4:]) if single else ()
+            self.run.waiting.append(Row(number, start, figures_, root, in_place, interval))
         if self.run.verdict is not None or len(self.run.waiting) >= _BUFFER:
             yield from self._emit()
 
@@ -236,6 +251,8 @@ class _Stream:
             return Skipped(row.line, "in place on one rank moves no data")
         self.run.busbw_sum += row.half.busbw or 0.0
         self.run.num_busbw += row.half.busbw is not None
+        if "engine" in self.run.title:
+            return _prediction(row, verdict, self.run.title)
         wrong = row.half.wrong
         first, second = _pair(self.run.hosts)
         return Measurement(
@@ -244,6 +261,7 @@ class _Stream:
             algbw_bytes_per_s=algbw(row.start.size, row.half.time), busbw_bytes_per_s=row.half.busbw,
             num_wrong=int(wrong) if wrong.isdigit() and "error" not in (self.run.header or "") else None,
             in_place=row.in_place, source=self.path, environment=self.run.environment, src=first, dst=second,
+            algorithm=self.run.title.get("algorithm"), cluster=self.run.title.get("cluster"),
         )  # fmt: skip
 
     def _close(self) -> Iterator[Item]:
@@ -255,6 +273,23 @@ class _Stream:
         if run.num_rows:
             yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
         yield from (Note(f"run {run.index}: {text}") for text in _closing_notes(run))
+
+
+def _interval(tokens: list[str]) -> tuple[float, ...]:
+    """Low and high of a predicted row, s."""
+    return tuple(float(token) * US for token in tokens) if len(tokens) == 2 else ()
+
+
+def _prediction(row: Row, verdict: Verdict, title: dict[str, str]) -> CollectivePrediction:
+    """Row of a table that `simnet allreduce` printed."""
+    low, high = row.interval or (None, None)
+    return CollectivePrediction(
+        collective=verdict.collective, algorithm=title.get("algorithm", ""), cluster=title.get("cluster", ""),
+        ranks=verdict.ranks or 0, size_bytes=row.start.size, count=row.start.count or 0, dtype=row.start.dtype,
+        time_s=row.half.time, algbw_bytes_per_s=algbw(row.start.size, row.half.time),
+        busbw_bytes_per_s=row.half.busbw or 0.0, engine=title["engine"], exact="exact" in title,
+        profile=title.get("profile", ""), low_s=low, high_s=high,
+    )  # fmt: skip
 
 
 def _pair(hosts: set[str]) -> tuple[str, str] | tuple[None, None]:

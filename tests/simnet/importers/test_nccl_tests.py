@@ -5,6 +5,8 @@ import pytest
 from simnet.errors import InvalidInput
 from simnet.importers.logs import read_log
 from simnet.importers.record import Log
+from simnet.results import CollectivePrediction, Measurement
+from simnet.tables import nccl_table
 from simnet.units import GB
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
@@ -110,3 +112,23 @@ def test_real_logs_read_as_their_index_says(samples: Path, name: str) -> None:
     log = read_log(samples / "nccl_tests" / name)
     assert conditions(log) == {(collective, ranks, nodes)}
     assert len(log.measurements) == rows
+
+
+def test_our_own_tables_read_back(tmp_path: Path) -> None:
+    measured = Measurement(
+        "all_reduce", 1 << 20, 350e-6, 4, "torus2d", None, count=1 << 18, dtype="float", num_wrong=0, in_place=True,
+        algbw_bytes_per_s=(1 << 20) / 350e-6, busbw_bytes_per_s=1.5 * (1 << 20) / 350e-6,
+    )  # fmt: skip
+    predicted = CollectivePrediction(
+        "all_reduce", "ring", "abci", 16, 1 << 20, 1 << 18, "float", 350e-6, (1 << 20) / 350e-6,
+        1.875 * (1 << 20) / 350e-6, "estimate", True, "here", low_s=300e-6, high_s=400e-6,
+    )  # fmt: skip
+    path = tmp_path / "table.txt"
+    path.write_text("\n".join(nccl_table([measured, predicted])) + "\n")
+    log = read_log(path)
+    (row,), (prediction,) = log.measurements, log.predictions
+    assert (row.algorithm, row.ranks, row.in_place, row.num_wrong) == ("torus2d", 4, True, 0)
+    assert (prediction.algorithm, prediction.cluster, prediction.ranks) == ("ring", "abci", 16)
+    assert (prediction.profile, prediction.engine) == ("here", "estimate")
+    assert (prediction.low_s, prediction.high_s) == (pytest.approx(300e-6), pytest.approx(400e-6))
+    assert (row.time_s, prediction.time_s) == (pytest.approx(350e-6), pytest.approx(350e-6))
