@@ -13,7 +13,7 @@ from typing import Any
 
 from simnet.errors import InvalidInput, SimnetError
 from simnet.prediction import StepPrediction, predict_step, with_devices
-from simnet.scenario import Scenario
+from simnet.scenario import Input, Scenario
 from simnet.units import Dimension, parse
 from simnet.workload import ITEM_BYTES
 
@@ -110,6 +110,23 @@ def _spread(match: re.Match[str]) -> Apply:
     return lambda scenario: replace(scenario, variation=replace(scenario.variation, between_ranks=value))
 
 
+def _input(**fixed: Callable[[re.Match[str], Input], Any]) -> Callable[[re.Match[str]], Apply]:
+    """Set fields of the input pipeline, from the match and the input as it is."""
+
+    def build(match: re.Match[str]) -> Apply:
+        def apply(scenario: Scenario) -> Scenario:
+            if scenario.input is None:
+                raise InvalidInput(
+                    f"scenario {scenario.name!r} has no table [input] to change; describe the input first"
+                )
+            fields = {name: read(match, scenario.input) for name, read in fixed.items()}
+            return replace(scenario, input=replace(scenario.input, **fields))
+
+        return apply
+
+    return build
+
+
 def _devices(match: re.Match[str]) -> Apply:
     return lambda scenario: with_devices(scenario, int(match["value"]))
 
@@ -139,6 +156,11 @@ _FORMS = (
     _Form(r"lars (?P<value>on|off)", "lars off", _optimizer("lars")),
     _Form(r"loss scaling (?P<value>on|off)", "loss scaling off", _optimizer("loss_scaling")),
     _Form(rf"spread of ranks {_NUMBER} ?%", "spread of ranks 0 %", _spread),
+    _Form(rf"host cores {_WHOLE}", "host cores 64", _input(cores=lambda m, _: int(m["value"]))),
+    _Form(rf"storage bandwidth x{_NUMBER}", "storage bandwidth x2",
+          _input(storage_bandwidth=lambda m, i: i.storage_bandwidth * float(m["value"]))),
+    _Form(rf"input cached {_NUMBER} ?%", "input cached 100 %", _input(cached=lambda m, _: float(m["value"]) / 100)),
+    _Form(r"decode fused (?P<value>on|off)", "decode fused on", _input(fused=lambda m, _: m["value"] == "on")),
 )  # fmt: skip
 
 
@@ -227,4 +249,7 @@ def _candidates(scenario: Scenario) -> list[str]:
     texts += ["gradients fp16"] if ITEM_BYTES[exchange.gradient_dtype] > 2 else []
     texts += ["overlap on"] if not exchange.overlap else []
     texts += ["lars off"] if scenario.optimizer.lars else []
+    if scenario.input is not None:
+        texts += [f"host cores {2 * scenario.input.cores}", "storage bandwidth x2"]
+        texts += ["input cached 100 %", "decode fused on"]
     return texts

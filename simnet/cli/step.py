@@ -66,6 +66,7 @@ def _print_json(found: StepPrediction) -> None:
         "exact",
         "reason",
         "basis",
+        "slow_stage",
     )
     row = {name: getattr(found, name) for name in plain}
     for name in intervals:
@@ -95,6 +96,8 @@ def _print(model: StepModel, found: StepPrediction) -> None:
     print("where the time goes")
     for name, seconds in found.parts_s.items():
         print(f"  {name.replace('_', ' '):<20} {seconds * 1e3:9.3f} ms  {seconds / step.value:6.1%}")
+    if found.slow_stage not in ("", "device"):
+        print(f"  the devices wait for their data: {found.slow_stage} is the slowest stage of the input pipeline")
     print("critical path")
     for piece in critical_path(found):
         print(f"  {piece.name:<20} {format_duration(piece.time_s)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,17 +15,18 @@ from simnet.errors import InvalidInput
 from simnet.explain import bottleneck, critical_path
 from simnet.exporters.step_trace import step_trace
 from simnet.prediction import StepModel, predict_step
-from simnet.scenario import Exchange, Job, Scenario, load_scenario
+from simnet.scenario import Exchange, Input, Job, Scenario, load_scenario
 from simnet.whatif import _FORMS, best_changes, parse_change, whatif
 
 SMALL = Scenario("probe", Job("abci", 16, "resnet50", 32, "mixed", "mxnet"), Exchange(), draws=20)
+FED = replace(SMALL, input=Input(20, 1e8))
 SCENARIOS = command_line("simnet.cli", summary="")
 
 
 @pytest.mark.parametrize("form", _FORMS, ids=lambda form: form.example)
 def test_every_example_in_the_refusal_can_be_asked(form):
-    changed = parse_change(form.example).apply(SMALL)
-    assert changed != SMALL or form.example in (
+    changed = parse_change(form.example).apply(FED)
+    assert changed != FED or form.example in (
         "overlap on",
         "buckets ddp",
         "lars off",
@@ -61,6 +63,17 @@ def test_twice_the_batch_makes_the_step_longer_and_the_speed_higher():
     base, changed = whatif(SMALL, [parse_change("per-device batch 64")], together=False)
     assert changed.step_s > base.step_s
     assert changed.gain > 0
+
+
+def test_a_starved_step_is_told_to_feed_its_devices():
+    best = best_changes(FED)
+    assert best[0].change in ("input cached 100 %", "storage bandwidth x2")
+    assert best[0].gain > 0.1
+
+
+def test_an_input_that_is_not_described_cannot_be_changed():
+    with pytest.raises(InvalidInput, match="has no table"):
+        parse_change("host cores 64").apply(SMALL)
 
 
 def test_best_changes_help_and_come_best_first():
@@ -130,7 +143,7 @@ def test_twenty_changes_take_under_ten_seconds():
         if not form.example.startswith(("cluster", "batch-norm", "algorithm", "devices"))
     ]
     texts += ["algorithm ring", "bucket 4 MB", "compression 2", "lanes 3", "lanes 4"]
-    scenario = load_scenario("goyal-352")
+    scenario = replace(load_scenario("goyal-352"), input=Input(64, 1e9))
     begin = time.process_time()
     assert len(whatif(scenario, [parse_change(text) for text in texts[:20]], together=False)) == 21
     assert time.process_time() - begin < 10
