@@ -1,0 +1,109 @@
+"""`simnet export`: hand a schedule to other tools, or other people's programs to this one's engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from simnet.schedule import Schedule
+
+
+def command(
+    *,
+    algorithm: Annotated[str, typer.Option(help="A name from `simnet catalog algorithms`.")],
+    ranks: Annotated[int, typer.Option(help="World size.")],
+    out: Annotated[Path, typer.Option(help="File to write; for chakra the prefix of PREFIX.RANK.et.")],
+    form: Annotated[str, typer.Option("--format", help="msccl, goal or chakra.")] = "msccl",
+    grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
+    ranks_per_node: Annotated[int | None, typer.Option(help="Group size of hierarchical algorithms.")] = None,
+    size: Annotated[str, typer.Option(help="Bytes per rank (goal, chakra); K, M, G = 2**10, 20, 30.")] = "1M",
+    min_bytes: Annotated[str, typer.Option(help="Smallest message the program is for (msccl).")] = "0",
+    max_bytes: Annotated[str, typer.Option(help="Largest message the program is for (msccl).")] = "1024G",
+    bandwidth: Annotated[str | None, typer.Option(help="Of every link; writes PREFIX.network.yml (chakra).")] = None,
+    latency: Annotated[str | None, typer.Option(help="Of every link (chakra).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per file written.")] = False,
+) -> None:
+    """Write a schedule as an MSCCL program, a GOAL file, or Chakra traces with an ASTRA-sim network file."""
+    from simnet.algorithms.grid import parse_grid
+    from simnet.algorithms.registry import build
+    from simnet.cli.app import print_json
+    from simnet.errors import InvalidInput
+    from simnet.exporters.msccl import write_msccl
+    from simnet.units import parse_size
+
+    shape = None if grid is None else parse_grid(grid)
+    schedule = build(algorithm, ranks, grid=shape, ranks_per_node=ranks_per_node)
+    match form:
+        case "msccl":
+            least, most = parse_size(min_bytes, name="--min-bytes"), parse_size(max_bytes, name="--max-bytes")
+            files = [_write(out, write_msccl(schedule, min_bytes=least, max_bytes=most))]
+        case "goal":
+            files = [_goal(schedule, parse_size(size, name="--size"), out)]
+        case "chakra":
+            files = _chakra(schedule, parse_size(size, name="--size"), out)
+            if bandwidth is not None or latency is not None:
+                files.append(_network(out, bandwidth, latency, shape or (ranks,), ring=shape is not None))
+        case _:
+            raise InvalidInput(f"--format must be msccl, goal or chakra, got {form!r}")
+    rows: list[dict[str, Any]] = [{"file": str(file), "bytes": file.stat().st_size, "format": form} for file in files]
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        print(f"{row['file']}  {row['bytes']} bytes")
+
+
+def _write(file: Path, lines: Iterable[str]) -> Path:
+    from simnet.errors import InvalidInput
+
+    try:
+        with file.open("w") as stream:
+            stream.writelines(line + "\n" for line in lines)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error.strerror}; name another with --out") from error
+    return file
+
+
+def _elements(schedule: Schedule, size: int) -> int:
+    from simnet.errors import InvalidInput
+
+    if size % 4:
+        raise InvalidInput(f"--size must be whole elements of 4 bytes, got {size}")
+    return size // 4
+
+
+def _goal(schedule: Schedule, size: int, out: Path) -> Path:
+    from simnet.exporters.goal import write_goal
+
+    return _write(out, write_goal(schedule, _elements(schedule, size)))
+
+
+def _chakra(schedule: Schedule, size: int, out: Path) -> list[Path]:
+    from simnet.errors import InvalidInput
+    from simnet.exporters.chakra import write_chakra
+
+    files = [out.with_name(f"{out.name}.{rank}.et") for rank in range(schedule.world_size)]
+    for rank, file in enumerate(files):
+        try:
+            with file.open("wb") as stream:
+                stream.writelines(write_chakra(schedule, _elements(schedule, size), rank))
+        except OSError as error:
+            raise InvalidInput(f"{file} cannot be written: {error.strerror}; name another with --out") from error
+    return files
+
+
+def _network(out: Path, bandwidth: str | None, latency: str | None, shape: tuple[int, ...], *, ring: bool) -> Path:
+    from simnet.errors import InvalidInput
+    from simnet.exporters.astra_sim import Dimension, write_network
+    from simnet.units import Dimension as Unit
+    from simnet.units import parse
+
+    if bandwidth is None or latency is None:
+        raise InvalidInput("the network file needs both --bandwidth and --latency")
+    rate, delay = parse(bandwidth, Unit.BANDWIDTH, name="--bandwidth"), parse(latency, Unit.TIME, name="--latency")
+    text = write_network([Dimension("Ring" if ring else "Switch", extent, rate, delay) for extent in shape])
+    return _write(out.with_name(f"{out.name}.network.yml"), text.splitlines())

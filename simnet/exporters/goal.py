@@ -1,0 +1,39 @@
+"""Write a schedule as a GOAL file for LogGOPSim, line by line: text of many ranks is too large to hold.
+
+Every message of a step requires the rank's messages of its step before on the same channel. Additions
+cost nothing in the file; give LogGOPSim's O parameter a share for them.
+
+Source of the format: Hoefler, Siebert & Lumsdaine, "Group Operation Assembly Language", ICPP 2009; LogGOPSim's txt2bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simnet.exporters.rank_steps import rank_steps
+from simnet.schedule import Schedule
+
+
+def write_goal(schedule: Schedule, count: int, *, itemsize: int = 4) -> Iterator[str]:
+    """Yield the lines of a GOAL file; `count` elements of `itemsize` bytes per rank."""
+    yield f"num_ranks {schedule.world_size}"
+    for rank in range(schedule.world_size):
+        yield ""
+        yield f"rank {rank} {{"
+        yield from _rank(schedule, count, rank, itemsize)
+        yield "}"
+
+
+def _rank(schedule: Schedule, count: int, rank: int, itemsize: int) -> Iterator[str]:
+    label = 0
+    before: dict[int, list[int]] = {}
+    for exchanges in rank_steps(schedule, count, rank, itemsize=itemsize):
+        now: dict[int, list[int]] = {}
+        for one in exchanges:
+            label += 1
+            verb, way = ("send", "to") if one.sends else ("recv", "from")
+            tag = one.tag * schedule.num_channels + one.channel
+            yield f"l{label}: {verb} {one.num_bytes}b {way} {one.peer} tag {tag}"
+            yield from (f"l{label} requires l{earlier}" for earlier in before.get(one.channel, ()))
+            now.setdefault(one.channel, []).append(label)
+        before |= now
