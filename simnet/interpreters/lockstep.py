@@ -45,7 +45,7 @@ class Lockstep:
         """Take up a stage: the connected components of its flows."""
         self._loads = stage.loads if len(stage.loads.flow) else None
         if self._loads is not None:
-            self._component = components(stage.loads)
+            self._component = stage.pattern.component
             together = np.unique(stage.loads.flow)
             together = together[self._component[together] != together]
             self.pairs = (together, self._component[together])
@@ -97,19 +97,3 @@ class Lockstep:
             src, dst = int(stage.found.src[row]), int(stage.found.dst[row])
             self.reason = f"messages of {stage.setting.schedule.name} (rank {src} to {dst} among them) {text}"
         self.holds &= ~columns
-
-
-def components(incidence: Incidence) -> IntArray:
-    """Lowest flow number of each flow's connected component, (num_flows,); flows alone are their own."""
-    from_flow = np.arange(incidence.num_flows)
-    names, link = np.unique(incidence.link, return_inverse=True)
-    link, flow = link.reshape(-1), incidence.flow
-    while True:
-        lowest = np.full(len(names), incidence.num_flows)
-        np.minimum.at(lowest, link, from_flow[flow])
-        new = from_flow.copy()
-        np.minimum.at(new, flow, lowest[link])
-        new = new[new]
-        if np.array_equal(new, from_flow):
-            return new
-        from_flow = new
