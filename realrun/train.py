@@ -48,6 +48,7 @@ class Job:
     accumulate : backward passes per step; each takes its part of the rank's batch
     rate : learning rate by epoch
     bn_ranks : ranks whose batches are normalised together; 0 for all
+    bn_momentum : share of a new batch in the running statistics; raise it where there are few steps
     precision : of convolutions and matrix products; weights and their update stay in fp32
     gradient_dtype : in which gradients travel
     algorithm, options : all-reduce, or "native" for the backend's own
@@ -66,6 +67,7 @@ class Job:
     eta: float = 1e-3
     label_smoothing: float = 0.0
     bn_ranks: int = 1
+    bn_momentum: float = 0.1
     precision: str = "float32"
     gradient_dtype: str = "float32"
     algorithm: str = "ring"
@@ -121,7 +123,7 @@ class Trainer:
         group = join_groups(tiles(self.world_size, size)) if size > 1 and self.world_size > 1 else None
         return build(
             self.job.model, num_classes=self.data.num_classes, resolution=self.data.resolution,
-            channels=self.data.channels, norm=lambda channels: GroupBatchNorm(channels, group=group),
+            channels=self.data.channels, norm=partial(GroupBatchNorm, group=group, momentum=self.job.bn_momentum),
         )  # fmt: skip
 
     def load(self, share: Share) -> list[Batch]:
@@ -217,7 +219,7 @@ def train(job: Job, *, data: Dataset | None = None) -> Iterator[dict[str, Any]]:
         trainer.resume(torch.load(path, map_location=trainer.device, weights_only=True))
     done = 0
     while trainer.epoch < job.epochs:
-        for row in _epoch(trainer):
+        for row in epoch_rows(trainer):
             if row["kind"] == "step":
                 done += 1
                 if done == job.stop_after_steps:
@@ -227,7 +229,8 @@ def train(job: Job, *, data: Dataset | None = None) -> Iterator[dict[str, Any]]:
         _save(trainer, path)
 
 
-def _epoch(trainer: Trainer) -> Iterator[dict[str, Any]]:
+def epoch_rows(trainer: Trainer) -> Iterator[dict[str, Any]]:
+    """Train to the end of the current epoch; yields a row per step, then the epoch's."""
     job, epoch, start = trainer.job, trainer.epoch, time.perf_counter()
     per_rank = job.batch.per_rank(epoch)
     steps = num_steps(trainer.data.num_train, per_rank, trainer.world_size)

@@ -16,6 +16,7 @@ import numpy as np
 
 from realrun.lab import network
 from realrun.lab.plan import Plan, plan
+from realrun.lab.step_trial import StepTrial, time_steps
 from realrun.lab.trial import ONE_WAY, TWO_WAY, Answer, Request, trials
 from simnet.algorithms import registry
 from simnet.costs.tcp import Tcp
@@ -26,6 +27,7 @@ from simnet.metrics import mape
 from simnet.paths import FabricPaths
 from simnet.placement import Placement
 from simnet.units import GBIT_PER_S, KIB, MIB, Bytes, BytesPerSecond, Seconds
+from studies import lab_step
 from studies.study import Claim, Picture, Result, Table
 
 MBIT = GBIT_PER_S / 1e3
@@ -92,7 +94,7 @@ def calibrate(answers: Sequence[Answer], rate: BytesPerSecond) -> Calibration:
     slopes, intercepts, points = [], [], []
     for what in (ONE_WAY, TWO_WAY):
         chosen = sorted((a for a in answers if a.request.what == what), key=lambda a: a.request.size)
-        wire = np.array([_on_port(a.request.size, both=what == TWO_WAY) for a in chosen])
+        wire = np.array([port_bytes(a.request.size, both=what == TWO_WAY) for a in chosen])
         times = np.array([np.median(a.samples_s) for a in chosen])
         slopes.append((wire[-1] - wire[-2]) / (times[-1] - times[-2]))
         intercepts += (times - wire / slopes[-1]).tolist()
@@ -105,7 +107,7 @@ def calibrate(answers: Sequence[Answer], rate: BytesPerSecond) -> Calibration:
     )  # fmt: skip
 
 
-def _on_port(size: Bytes, *, both: bool) -> float:
+def port_bytes(size: Bytes, *, both: bool) -> float:
     """Bytes that one port sends: a message, and the acknowledgements of the other one where both send."""
     cost = Tcp(medium="tc")
     return float(cost.wire_bytes(size) + (cost.reverse_bytes(size) if both else 0))
@@ -141,6 +143,20 @@ def measure(topology: str, extent: Extent) -> tuple[Plan, list[Answer]]:
         return made, list(trials(name, requests(extent), timeout=3600.0))
     finally:
         network.down(name)
+
+
+def training_step(extent: Extent) -> list[dict[str, Any]]:
+    """Rows of one training step on two hosts, one rank and one core each."""
+    name = f"step{os.getpid() % 10**6}"
+    made = plan("star", 2, RATE, name=name)
+    pings = [r for r in requests(extent) if r.what in (ONE_WAY, TWO_WAY)]
+    network.up(made)
+    try:
+        found = calibrate(list(trials(name, pings)), RATE)
+        answer = time_steps(name, StepTrial())
+    finally:
+        network.down(name)
+    return lab_step.rows_of(answer, lambda size: predict(made, Entry("ring"), size, found))
 
 
 def rows_of(made: Plan, answers: Sequence[Answer], extent: Extent, found: Calibration) -> Iterator[dict[str, Any]]:
@@ -212,7 +228,14 @@ def run(*, quick: bool = False) -> Result:
         realtime = realtime and all(answer.realtime for answer in answers)
         calibrations.append({"topology": topology, **asdict(found)})
         rows += rows_of(made, answers, extent, found)
-    return Result(rows, claims_of(rows), _tables(rows, calibrations), [_picture(rows)], _notes(realtime))
+    claims, steps = claims_of(rows), [] if quick else training_step(extent)
+    if steps:
+        worst = max(abs(row["error"]) for row in steps)
+        claims.append(
+            Claim("a training step is predicted within 10 %, overlapped and not", worst <= 0.1, f"{worst:.1%}")
+        )
+    rows = [row | {"environment": _environment(realtime=realtime)} for row in rows + steps]
+    return Result(rows, claims, _tables(rows, calibrations), [_picture(rows)], _notes(realtime))
 
 
 def _tables(rows: Sequence[dict[str, Any]], calibrations: Sequence[dict[str, Any]]) -> list[Table]:
@@ -243,6 +266,19 @@ def _picture(rows: Sequence[dict[str, Any]]) -> Picture:
         axes.legend()
 
     return Picture("agreement", "Predicted against measured; the line is equality.", draw, (6.0, 5.0))
+
+
+def _environment(*, realtime: bool) -> dict[str, Any]:
+    """Return what the times depend on beside the lab: kernel, cores, torch, and what else the machine did."""
+    import platform
+
+    import torch
+
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "kernel": platform.release(), "cores": cores, "torch": torch.__version__, "load": os.getloadavg()[0],
+        "realtime": realtime, "rate_bytes_per_s": RATE, "uplink_bytes_per_s": UPLINK,
+    }  # fmt: skip
 
 
 def _notes(realtime: bool) -> list[str]:

@@ -101,7 +101,7 @@ def _work(file: str) -> None:
     if launch is None:
         raise InvalidInput("start this with realrun lab run; no launcher told it its rank")
     torch.set_num_threads(1)
-    realtime = _raise_priority()
+    realtime = raise_priority()
     join(launch, backend="gloo")
     for request in requests:
         buffer = torch.zeros(request.size // 4)
@@ -114,7 +114,7 @@ def _work(file: str) -> None:
     dist.destroy_process_group()
 
 
-def _raise_priority() -> bool:
+def raise_priority() -> bool:
     """Ask for real-time priority; a container may refuse it even to root."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(REALTIME_PRIORITY))

@@ -6,15 +6,16 @@ Stages are made when the first rank needs them and dropped when the last has lef
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import simpy
 
 from simnet.interpreters.network import Flow
-from simnet.interpreters.stages import Price, Setting, Stage, stages
+from simnet.interpreters.stages import Price, Setting, Stage, may_be_eager
 from simnet.paths import FloatArray
-from simnet.schedule import IntArray, Repeat, Schedule
+from simnet.schedule import IntArray, Item, Repeat, Schedule
 
 KEPT_REPETITIONS = 64
 
@@ -183,13 +184,13 @@ class Program:
     """A job's stream of stages, fed to its lanes as they need them."""
 
     def __init__(self, number: int, job: Job, setting: Setting, env: simpy.Environment) -> None:
-        self.number, self.job, self._env = number, job, env
+        self.number, self.job, self._setting, self._env = number, job, setting, env
         channels, n = job.schedule.num_channels, job.schedule.world_size
         self.lanes = [Lane(self, rank) for rank in range(n) for _ in range(channels)]
         self.open = [channels] * n
         self.followers: list[list[tuple[Program, int]]] = [[] for _ in range(n)]
         self._next_step = 0
-        self._stages = stages(setting)
+        self._items = self._stream()
 
     def lanes_of(self, rank: int) -> list[Lane]:
         """All channels of a rank."""
@@ -203,16 +204,19 @@ class Program:
 
     def feed(self) -> bool:
         """Hand the next stage to the lanes that take part; False at the end."""
-        stage = next(self._stages, None)
-        if stage is None:
+        item = next(self._items, None)
+        if item is None:
             return False
-        work = Work(stage, self.lanes, self._next_step, self._env)
+        work = Work(Stage.of(item, self._setting), self.lanes, self._next_step, self._env)
         self._next_step += work.times
         for lane in work.ends:
             lane.queue.append(work)
         return True
 
-
-def unrolled(schedule: Schedule) -> Schedule:
-    """Return the same schedule with every repetition an item of its own."""
-    return replace(schedule, items=schedule.expand)
+    def _stream(self) -> Iterator[Item]:
+        unroll = may_be_eager(self._setting.cost)
+        for item in self.job.schedule.steps():
+            if unroll and isinstance(item, Repeat):
+                yield from (item.at(k) for k in range(item.times))
+            else:
+                yield item

@@ -19,7 +19,7 @@ from simnet.errors import Incomplete, InvalidInput
 from simnet.interpreters.contention import Group, Widths, contended_links
 from simnet.interpreters.messages import BoolArray, Sizes
 from simnet.interpreters.network import Flow, Network
-from simnet.interpreters.program import Job, Lane, Message, Program, unrolled
+from simnet.interpreters.program import Job, Lane, Message, Program
 from simnet.interpreters.stages import Setting, Sharing, flows_back, may_be_eager
 from simnet.paths import FloatArray, Paths
 from simnet.results import Estimate, Timeline
@@ -146,11 +146,10 @@ def _contended(jobs: Sequence[Job], paths: Paths, cost: CostModel, changes: Sequ
 
 
 def _setting(job: Job, paths: Paths, cost: CostModel, gamma: FloatArray, contended: BoolArray) -> Setting:
-    schedule = unrolled(job.schedule) if may_be_eager(cost) else job.schedule
-    sizes = Sizes.of(schedule, (job.count,))
+    sizes = Sizes.of(job.schedule, (job.count,))
     ranks = job.place()
     return Setting(
-        schedule, paths, cost, sizes, job.itemsize, gamma[ranks], contended,
+        job.schedule, paths, cost, sizes, job.itemsize, gamma[ranks], contended,
         ranks=job.ranks, sharing=Sharing.ALONE,
     )  # fmt: skip
 

@@ -48,10 +48,10 @@ def _job(**changes: Any) -> Job:
 def weights_after(job: Job, data: InMemory) -> tuple[list[float], list[dict[str, Any]]]:
     torch.set_num_threads(1)
     trainer, rows = Trainer(job, data=data), []
-    from realrun.train import _epoch
+    from realrun.train import epoch_rows
 
     while trainer.epoch < job.epochs:
-        rows += [row for row in _epoch(trainer) if row["kind"] == "epoch"]
+        rows += [row for row in epoch_rows(trainer) if row["kind"] == "epoch"]
     return torch.cat([p.detach().flatten() for p in trainer.model.state_dict().values()]).tolist(), rows
 
 
