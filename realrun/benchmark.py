@@ -42,7 +42,10 @@ _PERIOD = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: an algorithm of simnet, or `native` for the backend's own all-reduce."""
+    """What to measure: an algorithm of simnet, or `native` for the backend's own all-reduce.
+
+    device : cpu or cuda; empty for the one the backend is made for
+    """
 
     algorithm: str
     sizes: tuple[Bytes, ...]
@@ -52,6 +55,7 @@ class Plan:
     warmup: int = 3
     timeout: Seconds = 60.0
     always_check: bool = False
+    device: str = ""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -75,14 +79,30 @@ def sweep(plan: Plan) -> Iterator[dict[str, Any]]:
         yield {**_record(plan, subject, count, subject.measure(count)), "num_wrong": wrong, "environment": environment}
 
 
+def choose_device(device: str) -> torch.device:
+    """Device that tensors live on: the one asked for, else cuda under NCCL and cpu under any other backend.
+
+    Raises
+    ------
+    InvalidInput : neither cpu nor cuda, or cuda where there is none.
+    """
+    chosen = device or ("cuda" if "nccl" in str(dist.get_backend()) else "cpu")
+    if chosen not in ("cpu", "cuda"):
+        raise InvalidInput(f"device must be cpu or cuda, got {chosen!r}")
+    if chosen == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InvalidInput("device cuda needs a CUDA device and PyTorch sees none; use --device cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
 class _Subject:
     """A collective on this rank, ready to run on a buffer of any count."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        on_cuda = "nccl" in str(dist.get_backend())
-        self.device = torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")
+        self.device = choose_device(plan.device)
         self.control = channels_of(None, plan.timeout).control
         self.hosts: list[str] = [""] * self.world_size
         dist.all_gather_object(self.hosts, socket.gethostname(), group=self.control)

@@ -28,8 +28,9 @@ class Channels:
         config = dist.get_backend_config(group)
         self._backends = dict(part.split(":") for part in config.split(","))
         self._timeout = timeout
-        self.control = self._new_group("gloo")
-        self.court = Court(self.control, self._new_group("gloo"))
+        self._host_backend = self._backends.get("cpu", "gloo")
+        self.control = self._new_group(self._host_backend)
+        self.court = Court(self.control, self._new_group(self._host_backend))
         self._host: list[HostLane] = []
         self._stream: list[StreamLane] = []
 
@@ -40,7 +41,7 @@ class Channels:
     def host_lanes(self, number: int) -> list[HostLane]:
         """Return `number` lanes whose waits block the host."""
         while len(self._host) < number:
-            self._host.append(HostLane(self._new_group(self._backends.get("cpu", "gloo")), self._timeout))
+            self._host.append(HostLane(self._new_group(self._host_backend), self._timeout))
         return self._host[:number]
 
     def stream_lanes(self, number: int, device: torch.device) -> list[StreamLane]:

@@ -114,6 +114,7 @@ class StreamHandle(Handle):
         self._event = torch.cuda.Event()
         self._future: torch.futures.Future[Any] = torch.futures.Future(devices=[tensor.device])
         first = lanes[0].stream
+        tensor.record_stream(first)
         for lane in lanes[1:]:
             first.wait_stream(lane.stream)
         with torch.cuda.stream(first):

@@ -12,14 +12,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from queue import SimpleQueue
 
 import torch
 import torch.distributed as dist
 
 from realrun.program import ChannelProgram, RankStep
-from realrun.stall import Stall, Stalled
+from realrun.stall import Stall, Stalled, is_connection_error, is_time_limit
 from simnet.schedule import Op
 from simnet.units import Seconds
 
@@ -64,7 +64,8 @@ class HostLane(Lane):
 
     def __init__(self, group: dist.ProcessGroup, timeout: Seconds) -> None:
         super().__init__(group, timeout)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="realrun-lane")
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._pending = 0
         self._lock = threading.Lock()
 
@@ -73,12 +74,17 @@ class HostLane(Lane):
         with self._lock:
             busy = self._pending > 0
             self._pending += 1
-        if in_thread:
-            self._thread.submit(self._finish, task)
-        elif busy:
-            self._thread.submit(self._finish, task).result()
+            if (in_thread or busy) and self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="realrun-lane", daemon=True)
+                self._thread.start()
+        if in_thread or busy:
+            self._tasks.put(task)
         else:
             self._finish(task)
+
+    def _work(self) -> None:
+        while True:
+            self._finish(self._tasks.get())
 
     def _finish(self, task: Callable[[], None]) -> None:
         try:
@@ -86,10 +92,6 @@ class HostLane(Lane):
         finally:
             with self._lock:
                 self._pending -= 1
-
-    def close(self) -> None:
-        """Stop the lane's thread once its queue is empty."""
-        self._thread.shutdown(wait=False)
 
     def _exchange(self, name: str, step: RankStep, received: list[torch.Tensor], sent: list[torch.Tensor]) -> None:
         posted: list[dist.Work] = []
@@ -104,12 +106,14 @@ class HostLane(Lane):
                 work.wait(self._limit)
                 waited += 1
         except RuntimeError as error:
+            if not is_connection_error(error):
+                raise
             at = waited if len(posted) == len(step.messages) else len(posted)
             raise Stalled(self._stall(name, step, at, time.monotonic() - began, error)) from error
 
     def _stall(self, name: str, step: RankStep, at: int, waited: Seconds, error: RuntimeError) -> Stall:
         action = "hear from" if at < len(step.receives) else "send to"
-        lost = "timed out" not in str(error).lower() and "timeout" not in str(error).lower()
+        lost = not is_time_limit(error)
         return Stall(self.rank, step.messages[at].peer, step.index, name, waited, lost, action)
 
 

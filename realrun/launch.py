@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from realrun.stall import is_connection_error
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
@@ -200,5 +201,9 @@ def _stream_launched(
         for row in function(*args):
             if launch.rank == 0:
                 yield row
+    except (RuntimeError, dist.DistError) as error:
+        if not is_connection_error(error):
+            raise
+        raise Incomplete(f"rank {launch.rank} lost the others: {str(error).splitlines()[0]}") from error
     finally:
         dist.destroy_process_group()

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from realrun.benchmark import choose_device
 from realrun.compute import PRECISIONS, convolution, dtype_of, layer_times, matmul, timed
 from realrun.environment import run_environment
 from realrun.executor import Executor
@@ -116,7 +117,7 @@ class Site:
         control = channels_of(None, timeout).control
         hosts: list[str] = [""] * dist.get_world_size()
         dist.all_gather_object(hosts, socket.gethostname(), group=control)
-        device = compute_device()
+        device = choose_device("")
         launch = detect()
         environment = run_environment(
             hosts, backend=str(dist.get_backend()), device=str(device), launcher=str(launch or "local ranks")
@@ -130,12 +131,6 @@ class Site:
             "kind": "probe", "quantity": quantity, **more, "time_s": median(samples), "samples_s": list(samples),
             "device": str(self.device), "environment": dict(self.environment),
         }  # fmt: skip
-
-
-def compute_device() -> torch.device:
-    """Device that tensors of the default group live on."""
-    on_cuda = "nccl" in str(dist.get_backend())
-    return torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")
 
 
 def _rounds(world_size: int, plan: ProbePlan) -> list[list[Pair]]:

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
-from realrun.stall import account, culprits
+from realrun.stall import account, circle, culprits
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
@@ -132,7 +132,11 @@ class RankPool:
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.send_bytes(task)
-        yield from self._collect(timeout)
+        try:
+            yield from self._collect(timeout)
+        except GeneratorExit:
+            self._end()  # ranks are in the middle of a task whose answers nobody waits for
+            raise
 
     def _collect(self, timeout: Seconds | None) -> Iterator[Any]:
         limit = None if timeout is None else time.monotonic() + timeout
@@ -198,6 +202,8 @@ class RankPool:
         accounts = [account(rank, errors[rank]) for rank in sorted(errors)]
         blamed = culprits(errors)
         head = [f"the others wait for rank {', '.join(map(str, blamed))}"] if blamed else []
+        if ring := circle(errors):
+            head = [f"ranks wait in a circle, each for the next: {', '.join(map(str, ring))}"]
         raise Incomplete("; ".join([*head, *([reason] if reason else []), *accounts]))
 
     def _end(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,20 @@ class Stall:
         return f"{where}: could not {self.action} rank {self.peer} for {self.waited:.2f} s, {end}"
 
 
+_CONNECTION = re.compile(r"gloo|nccl|timed? ?out|connection|socket|broken pipe|c10d", re.IGNORECASE)
+_TIME = re.compile(r"timed? ?out", re.IGNORECASE)
+
+
+def is_connection_error(error: BaseException) -> bool:
+    """Whether a backend's error says that a peer is gone or silent, and not that the call was wrong."""
+    return _CONNECTION.search(str(error)) is not None
+
+
+def is_time_limit(error: BaseException) -> bool:
+    """Whether a connection error says that the time limit passed."""
+    return _TIME.search(str(error)) is not None
+
+
 class Stalled(Incomplete):
     """A rank gave up on a peer; the `Stall` says how."""
 
@@ -41,8 +56,24 @@ def culprits(errors: Mapping[int, BaseException]) -> list[int]:
     Ranks in a ring that lost one member all give up at nearly the same time, each naming its
     neighbour; the one to look at is at the end of the chain. Empty where all wait in a circle.
     """
-    waits = {rank: e.stall.peer for rank, e in errors.items() if isinstance(e, Stalled)}
+    waits = _waits(errors)
     return sorted({peer for peer in waits.values() if peer not in waits})
+
+
+def circle(errors: Mapping[int, BaseException]) -> list[int]:
+    """Ranks of which each waited for the next and the last for the first; empty where no such circle is."""
+    waits = _waits(errors)
+    for start in sorted(waits):
+        path = [start]
+        while (peer := waits.get(path[-1])) is not None and peer not in path:
+            path.append(peer)
+        if peer == start:
+            return path
+    return []
+
+
+def _waits(errors: Mapping[int, BaseException]) -> dict[int, int]:
+    return {rank: e.stall.peer for rank, e in errors.items() if isinstance(e, Stalled)}
 
 
 def account(rank: int, error: BaseException) -> str:

@@ -17,7 +17,7 @@ from simnet.units import BytesPerSecond, Seconds
 
 FloatArray = npt.NDArray[np.float64]
 
-KEPT_PATTERNS = 16
+KEPT_PATTERNS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from simnet.recipe import find as find_recipe
 from simnet.results import Span
 from simnet.run import Run, time_to_train
 from simnet.scenario import Scenario
-from simnet.stragglers import Jitter, expected_maximum, maximum_quantile
+from simnet.stragglers import Failures, Jitter, expected_maximum, maximum_quantile
 from simnet.training import Draws, StepTimes, StepWork, step
 from simnet.units import Bytes, Seconds
 from simnet.workload import Bucket, Model, gradients, item_bytes
@@ -386,7 +386,7 @@ def predict_run(scenario: Scenario, *, profile: compute.ComputeProfile | None = 
     return run_of(StepModel(scenario, profile))
 
 
-def run_of(model: StepModel) -> RunPrediction:
+def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPrediction:
     """Predict the whole run of a scenario whose names are looked up; see `predict_run`."""
     scenario = model.scenario
     recipe = recipe_of(scenario)
@@ -395,11 +395,13 @@ def run_of(model: StepModel) -> RunPrediction:
     run = time_to_train(
         recipe, scenario.job.devices, steps.value, low=steps.low, high=steps.high, evaluation_step=steps.forward,
         evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value, first_epoch_factor=_cold(model),
+        failures=failures,
     )  # fmt: skip
     drawn = _Inputs(scenario.seed, scenario.draws).lognormal("start-up", start_up)
     for epoch in run.schedule:
         found = steps.predict(-(-epoch.batch // scenario.job.devices))
         drawn = drawn + (epoch.training_s + epoch.evaluation_s) * found.draws_s / found.step_s.value
+    drawn = drawn * run.time_s / (run.time_s - run.failures_s)
     return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval.of(run.time_s, drawn))
 
 

@@ -1,10 +1,10 @@
 """Closing the loop on this machine: probe, calibrate, predict, then measure, on four local ranks.
 
 Four gloo ranks on the loopback device, seen as a 2 x 2 grid and as two nodes of two. A probe measures what
-a message costs while all ranks exchange, and what an addition costs; the profile fitted to it predicts four
+a message costs while all ranks exchange, and what an addition costs. Loopback is no network: a message is work
+for cores, so the cores are the link that messages share (`studies.shared_cores`). The profile predicts four
 algorithms at sizes nothing was fitted to; the predictions are written to a file; then PyTorch runs the same
-schedules. Loopback is no network: where ranks share cores, a message takes as long as the scheduler lets
-it, so the report says how far the samples of one row lie apart.
+schedules. The report says how far the samples of one row lie apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,19 +21,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from realrun.environment import num_cores
+from simnet.algorithms.registry import build
 from simnet.calibration import calibrate
-from simnet.collective_prediction import predict_collective
+from simnet.collective import Kind
 from simnet.comparison import Accuracy, Comparison, compare
+from simnet.costs.fitted import of_profile
 from simnet.errors import Unsupported
 from simnet.importers.logs import read_log
-from simnet.results import CollectivePrediction, Profile
+from simnet.interpreters import engine
+from simnet.metrics import algbw, busbw
+from simnet.results import CollectivePrediction, Fitted, Profile
 from simnet.units import format_duration, parse_sizes
+from studies.shared_cores import CoreTime, SharedCores
 from studies.study import Claim, Picture, Result, Row, Table
 
 if TYPE_CHECKING:
     from realrun.ranks import RankPool
 
 RANKS = 4
+ITEM_BYTES = 4
 ALGORITHMS: Mapping[str, Mapping[str, Any]] = {
     "ring": {},
     "torus2d": {"grid": (2, 2)},
@@ -91,7 +98,40 @@ def _predict(pool: RankPool, folder: Path, quick: bool, iterations: int) -> _Pre
 def _predictions(
     algorithm: str, options: Mapping[str, Any], profile: Profile, quick: bool
 ) -> list[CollectivePrediction]:
-    return predict_collective(ranks=RANKS, algorithm=algorithm, sizes=_SIZES[quick], profile=profile, **options)
+    schedule, cores = build(algorithm, RANKS, **options), num_cores()
+    counts = [size // ITEM_BYTES for size in parse_sizes(_SIZES[quick])]
+    timed = [
+        engine.run(schedule, counts, SharedCores(RANKS, cores), CoreTime(of_profile(at), RANKS, cores), gamma=gamma)
+        for at, gamma in _ends(profile)
+    ]
+    low, middle, high = np.sort([np.asarray(run.time, float) for run in timed], axis=0)
+    return [
+        CollectivePrediction(
+            "all_reduce", algorithm, "this machine", RANKS, count * ITEM_BYTES, count, "float", time,
+            algbw(count * ITEM_BYTES, time), busbw(Kind.ALL_REDUCE, RANKS, count * ITEM_BYTES, time),
+            timed[0].engine, bool(np.all(timed[0].exact)), profile.name, low_s, high_s,
+        )
+        for count, time, low_s, high_s in zip(counts, *(x.tolist() for x in (middle, low, high)), strict=True)
+    ]  # fmt: skip
+
+
+def _ends(profile: Profile) -> list[tuple[Profile, float]]:
+    """The profile and its time per byte added: as found, and all figures at their fast and at their slow ends."""
+    gamma = profile.gamma_s_per_byte or Fitted(0.0, 0.0, 0.0)
+
+    def at(latency: str, bandwidth: str) -> Profile:
+        return replace(profile, segments=tuple(
+            replace(
+                segment,
+                latency_s=replace(segment.latency_s, value=getattr(segment.latency_s, latency)),
+                bandwidth_bytes_per_s=replace(
+                    segment.bandwidth_bytes_per_s, value=getattr(segment.bandwidth_bytes_per_s, bandwidth)
+                ),
+            )
+            for segment in profile.segments
+        ))  # fmt: skip
+
+    return [(profile, gamma.value), (at("low", "high"), gamma.low), (at("high", "low"), gamma.high)]
 
 
 def _measure(pool: RankPool, quick: bool, iterations: int) -> list[dict[str, Any]]:
@@ -142,11 +182,12 @@ def _notes(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compare
         f"and {s.bandwidth_bytes_per_s.value / 1e9:.3g} GB/s"
         for s in predicted.profile.segments
     )
+    refused = sum(point.collective == "exchange" for point in predicted.profile.refused)
     return [
         _accuracy_text(compared.accuracy()),
         _noise_text(measured),
         f"A message while all ranks exchange, as fitted to {len(predicted.profile.points)} probe rows "
-        f"({len(predicted.profile.refused)} refused): {segments}.",
+        f"({refused} refused): {segments}.",
     ]
 
 

@@ -21,6 +21,7 @@ def command(
     iterations: Annotated[int, typer.Option(help="Samples per size.")] = 20,
     warmup: Annotated[int, typer.Option(help="Runs per size before the samples.")] = 3,
     backend: Annotated[str | None, typer.Option(help="gloo or nccl; default: nccl with a device per rank.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda; default: cuda under nccl, else cpu.")] = "",
     timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
     check: Annotated[bool, typer.Option("--check", help="Compare what ranks ask for before every run.")] = False,
     out: Annotated[Path | None, typer.Option(help="Append one JSON line per size as soon as it is measured.")] = None,
@@ -41,7 +42,7 @@ def command(
     options = {"grid": parse_grid(grid) if grid else None, "ranks_per_node": ranks_per_node}
     plan = Plan(
         algorithm, tuple(parse_sizes(sizes)), {k: v for k, v in options.items() if v is not None}, dtype,
-        iterations, warmup, parse(timeout, Dimension.TIME, name="timeout"), check,
+        iterations, warmup, parse(timeout, Dimension.TIME, name="timeout"), check, device,
     )  # fmt: skip
     beside = read_predicted(predicted) if predicted else {}
     rows = stream(sweep, plan, ranks=ranks, backend=backend, timeout=plan.timeout)

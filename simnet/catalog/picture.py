@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     import matplotlib.axes
 
 # Height of a vertex by the letters its name begins with; unknown ones go to the height of a switch.
-_TIERS = {"gpu": 0, "dev": 0, "nvswitch": 1, "plx": -1, "cpu": -2, "nic": -2.4, "leaf": 1, "switch": 1, "router": 1}
+_TIERS = {
+    "gpu": 0, "dev": 0, "nvswitch": 1, "plx": -1, "pci": -1, "pxb": -1.3, "host": -1.7, "cpu": -2, "numa": -2,
+    "system": -2.2, "nic": -2.6, "mlx": -2.6, "leaf": 1, "switch": 1, "router": 1,
+}  # fmt: skip
 _TOP = {"agg": 2, "spine": 2, "core": 3}
 _COLOURS = {
-    "gpu": "#4878a8", "dev": "#4878a8", "nvswitch": "#76b041", "plx": "#b9a04a", "cpu": "#a06a4a", "nic": "#c45a5a",
+    "gpu": "#4878a8", "dev": "#4878a8", "nvswitch": "#76b041", "plx": "#b9a04a", "pci": "#b9a04a",
+    "cpu": "#a06a4a", "numa": "#a06a4a", "nic": "#c45a5a", "mlx": "#c45a5a",
 }  # fmt: skip
 _LINKS = ("#4878a8", "#c45a5a", "#76b041", "#8a63a8", "#b9a04a", "#55606e")
 

@@ -11,7 +11,7 @@ from simnet.topologies.registry import build, network_plan, node_plan
 from simnet.topologies.routed import FREE
 from simnet.units import BytesPerSecond, format_si
 
-MOST_ROUTES = 5000
+MOST_ROUTES, MOST_NODES = 5000, 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Summary:
 
 
 def summarise(cluster: Cluster, num_nodes: int | None = None) -> Summary:
-    """Work out the figures of a cluster, or of its first nodes."""
-    nodes = cluster.num_nodes if num_nodes is None else num_nodes
+    """Work out the figures of a cluster, or of its first nodes; of a huge one the first 8,192."""
+    nodes = min(cluster.num_nodes, MOST_NODES) if num_nodes is None else num_nodes
     built, ports = build(cluster, nodes), node_plan(cluster).distinct_ports
     network = network_plan(cluster, nodes)
     across = bisection(network, nodes, ports)
@@ -82,7 +82,8 @@ def lines(cluster: Cluster, summary: Summary) -> Iterator[str]:
     yield f"{one.name}: {one.summary}"
     yield f"  devices    {one.num_devices} x {device.name}: {device.summary}"
     yield f"             {peaks}; memory {format_si(device.memory_bandwidth.value, 'B/s')}"
-    yield f"  node       {one.num_nodes} of {one.devices_per_node} devices, {one.node_topology}"
+    part = f", of {cluster.num_nodes} there are" if one.num_nodes < cluster.num_nodes else ""
+    yield f"  nodes      {one.num_nodes} of {one.devices_per_node} devices each, {one.node_topology}{part}"
     yield from (_wire(name, wire) for name, wire in cluster.node.layout.wires.items())
     yield f"  network    {one.network_topology}{_options(cluster)}"
     yield from (_wire(name, wire) for name, wire in cluster.network.wires.items() if name != "hop")

@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from simnet.prediction import RunPrediction, StepModel
+    from simnet.stragglers import Failures
 
 
 def command(
@@ -18,6 +19,11 @@ def command(
     pue: Annotated[
         float | None, typer.Option(help="Site overhead on the power of the nodes; 1 counts nodes alone.")
     ] = None,
+    node_mtbf: Annotated[
+        str | None, typer.Option(help="Mean time between failures of a node, such as '5000 h'; none by default.")
+    ] = None,
+    checkpoint: Annotated[str, typer.Option(help="Time to write a checkpoint, where nodes fail.")] = "30 s",
+    restart: Annotated[str, typer.Option(help="Time to start again after a failure.")] = "5 min",
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict the whole training run of a scenario's recipe."""
@@ -27,7 +33,7 @@ def command(
     asked = load_scenario(scenario)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
     model = StepModel(asked)
-    found = run_of(model)
+    found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, restart))
     row = _row(model, found, price_per_hour, pue)
     if json:
         from simnet.cli.app import print_json
@@ -35,6 +41,18 @@ def command(
         print_json([row])
         return
     _print(row)
+
+
+def _failures(model: StepModel, mtbf: str | None, checkpoint: str, restart: str) -> Failures | None:
+    from simnet.stragglers import Failures
+    from simnet.units import Dimension, parse
+
+    if mtbf is None:
+        return None
+    named = {"--node-mtbf": mtbf, "--checkpoint": checkpoint, "--restart": restart}
+    times = {name: parse(text, Dimension.TIME, name=name) for name, text in named.items()}
+    nodes = -(-model.scenario.job.devices // model.cluster.node.num_devices)
+    return Failures(times["--node-mtbf"], nodes, times["--checkpoint"], times["--restart"])
 
 
 def _row(model: StepModel, found: RunPrediction, price_per_hour: str | None, pue: float | None) -> dict[str, Any]:
@@ -61,7 +79,7 @@ def _print(row: dict[str, Any]) -> None:
     print(f"{row['scenario']}: {row['model']}, {row['epochs']:g} epochs on {row['ranks']} devices of {row['cluster']}")
     low, high = format_duration(row["low_s"]), format_duration(row["high_s"])
     print(f"  time to train   {format_duration(row['time_s'])}, 80 % within {low} to {high}")
-    for part in ("training", "evaluation", "start_up"):
+    for part in ("training", "evaluation", "start_up", *(["failures"] if row["failures_s"] else [])):
         print(f"    {part.replace('_', '-'):<13} {format_duration(row[f'{part}_s'])}")
     print(f"  steps           {row['steps']}, batch {row['batch']}" + _growth(row))
     print(f"  speed           {row['samples_per_s']:,.0f} samples/s while training")

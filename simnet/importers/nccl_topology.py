@@ -63,7 +63,9 @@ def read(text: str, name: str, *, device: str | None = None) -> list[Machine]:
             f"{name} is a graph NCCL found (<graphs>), not a topology; dump that with NCCL_TOPO_DUMP_FILE"
         )
     if root.tag == "algo":
-        raise InvalidInput(f"{name} is an MSCCL algorithm (<algo>), not a topology; read it with simnet schedule")
+        raise InvalidInput(
+            f"{name} is an MSCCL algorithm (<algo>), not a topology; check it with simnet verify --msccl"
+        )
     return [_Reader(root, name, device).machine()]
 
 

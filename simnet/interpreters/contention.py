@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simnet.interpreters.messages import BoolArray, distinct, messages, pattern
+from simnet.interpreters.messages import BoolArray, distinct, messages, repeated
 from simnet.paths import FloatArray, Paths, Routes, UniformPaths
 from simnet.schedule import IntArray, Schedule
 
@@ -76,7 +76,7 @@ def _contended_ports(schedule: Schedule) -> BoolArray:
     busiest = np.zeros(2 * n, np.int64)
     used_by = np.zeros((2, n), np.int64)
     for item in schedule.steps():
-        found = messages(pattern(item)[0], schedule)
+        found = messages(repeated(item)[0], schedule)
         for half, rank in ((busiest[:n], found.src), (busiest[n:], found.dst)):
             if not distinct(rank, n):
                 np.maximum(half, np.bincount(rank, minlength=n), out=half)
@@ -137,7 +137,7 @@ def _triples(group: Group, paths: Paths, most: IntArray, *, reverse: bool) -> In
     """Distinct (src, dst, channel) of a group as numbers; raises `most` to the messages per link of its steps."""
     found_all = [np.zeros(0, np.int64)]
     for item in group.schedule.steps():
-        found = messages(pattern(item)[0], group.schedule)
+        found = messages(repeated(item)[0], group.schedule)
         if len(found):
             src, dst = group.place(found.src), group.place(found.dst)
             ways = [paths.routes(src, dst)] + [paths.routes(dst, src)] * reverse
@@ -214,7 +214,7 @@ def crowd(schedule: Schedule, paths: Paths, *, reverse: bool = False) -> IntArra
     num_links, lanes = len(paths.link_bandwidth), schedule.world_size * schedule.num_channels
     keys, most = np.zeros(0, np.int64), np.zeros(0, np.int64)
     for item in schedule.steps():
-        found = messages(pattern(item)[0], schedule)
+        found = messages(repeated(item)[0], schedule)
         lane = found.src * schedule.num_channels + found.channel
         routes = [paths.routes(found.src, found.dst)] + [paths.routes(found.dst, found.src)] * reverse
         used = [r.links * lanes + np.repeat(lane, np.diff(r.first)) for r in routes]

@@ -85,6 +85,8 @@ def walk_cycles(stage: Stage, layout: Layout, clock: FloatArray, lockstep: Locks
     else:
         _walk_priced(stage, layout, track, lockstep)
     clock[layout.lanes] = track.now.reshape(-1, clock.shape[1])
+    if lockstep.watches:
+        lockstep.leave(stage, clock)
 
 
 class _Track:
@@ -129,7 +131,7 @@ class _Steady:
 
     def __init__(self, stage: Stage, layout: Layout, track: _Track, lockstep: Lockstep) -> None:
         self.track, self.times = track, stage.times
-        self._watch = _watch(stage, layout, lockstep)
+        self._watch = _Watch.of(stage, layout, lockstep)
         self._price = stage.price(stage.step)
         cost, batch = self._price.cost, track.width // layout.cycles
         self._gaps = bool(np.isneginf(cost).any())
@@ -141,19 +143,20 @@ class _Steady:
         """Step through a span, through twice as long a span, and so on, until clocks move on steadily."""
         done, span, before = 0, 1, self.track.now.copy()
         while done < self.times:
-            self._step()
+            self._step(first=done == 0)
             done += 1
             if done == span and done < self.times:
                 moved = self.track.now - before
                 if self._steady(moved):
-                    done += self._jump(moved, span - span // 2, self.times - 1 - done)
+                    done += self._jump(moved, span - span // 2, self.times - done)
                 before, span = self.track.now.copy(), 2 * span
-        # The last repetition is always stepped through, so that links know when they were last busy.
 
-    def _step(self) -> None:
+    def _step(self, *, first: bool) -> None:
         start = self.track.meet()
-        if self._watch is not None:
-            self._watch(self._price, start)
+        if self._watch is not None and first:
+            self._watch.first(self._price, start)
+        elif self._watch is not None:
+            self._watch.later(start)
         start += self._cost
         self.track.part(gaps=self._gaps)
 
@@ -172,18 +175,35 @@ class _Steady:
         return spans * span
 
 
-def _watch(stage: Stage, layout: Layout, lockstep: Lockstep) -> Callable[[Price, FloatArray], None] | None:
-    """Look at starts laid out flat as `Lockstep.watch` wants them; None where no link is contended."""
-    if not lockstep.watches:
-        return None
-    place = np.empty_like(layout.message)
-    place[layout.message] = np.arange(len(place))
+class _Watch:
+    """Lockstep of a stage whose starts are laid out flat."""
 
-    def watch(price: Price, start: FloatArray) -> None:
-        if lockstep.holds.any():
-            lockstep.watch(stage, price, start.reshape(len(place), -1)[place])
+    def __init__(self, stage: Stage, layout: Layout, lockstep: Lockstep) -> None:
+        self._stage, self._lockstep = stage, lockstep
+        self._place = np.empty_like(layout.message)
+        self._place[layout.message] = np.arange(len(layout.message))
+        self._pairs = [self._place[messages] for messages in lockstep.pairs]
 
-    return watch
+    @classmethod
+    def of(cls, stage: Stage, layout: Layout, lockstep: Lockstep) -> _Watch | None:
+        """None where no link is contended."""
+        return cls(stage, layout, lockstep) if lockstep.watches else None
+
+    def first(self, price: Price, start: FloatArray) -> None:
+        """Look at a repetition in full."""
+        if self._lockstep.holds.any():
+            self._lockstep.watch(self._stage, price, start.reshape(len(self._place), -1)[self._place])
+
+    def later(self, start: FloatArray, more: BoolArray | None = None) -> None:
+        """Look at a later one; more: which messages carry one element more, in the layout, flat."""
+        if not self._lockstep.holds.any():
+            return
+        both = [start.reshape(len(self._place), -1)[rows] for rows in self._pairs]
+        differ = None
+        if more is not None:
+            sizes = more.reshape(len(self._place), -1)
+            differ = sizes[self._pairs[0]] != sizes[self._pairs[1]]
+        self._lockstep.compare(self._stage, both[0], both[1], differ)
 
 
 class _Varying:
@@ -192,8 +212,7 @@ class _Varying:
     def __init__(self, stage: Stage, layout: Layout, track: _Track, lockstep: Lockstep) -> None:
         self.stage, self.layout, self.track = stage, layout, track
         self._batch = track.width // layout.cycles
-        self._watch = _watch(stage, layout, lockstep)
-        self._lockstep = lockstep
+        self._watch = _Watch.of(stage, layout, lockstep)
         floor = stage.setting.sizes.floor(stage.step)
         low, high = stage.price_of(floor).cost, stage.price_of(floor + 1).cost
         self._gaps = bool(np.isneginf(low).any())
@@ -201,41 +220,44 @@ class _Varying:
 
     def walk(self) -> None:
         """Step through all repetitions."""
-        for k, cost in enumerate(self._costs()):
+        price_of = self._prices()
+        for k, more in enumerate(self._who()):
             start = self.track.meet()
-            if self._watch is not None and self._lockstep.holds.any():
-                self._watch(self.stage.price(_at(self.stage, k)), start)
-            start += cost
+            if self._watch is not None and k == 0:
+                self._watch.first(self.stage.price(self.stage.step), start)
+            elif self._watch is not None:
+                self._watch.later(start, more)
+            start += price_of(more)
             self.track.part(gaps=self._gaps)
 
-    def _costs(self) -> Iterator[FloatArray]:
+    def _who(self) -> Iterator[BoolArray]:
+        """Which messages carry one element more, flat, for each repetition."""
         orbit = Orbit.of(self.stage, self.layout)
         if orbit is None:
             for k in range(self.stage.times):
-                yield np.where(self._more(_at(self.stage, k), self.layout.message), self._high, self._low)
+                yield self._more(_at(self.stage, k))
             return
-        width, size = self.track.width, self.track.size
-        more = self._more(self.stage.step, self.layout.message)
-        low, high = (part.reshape(-1, width) for part in (self._low, self._high))
-        if (low == low[0]).all() and (high == high[0]).all():
-            table = np.where(more.reshape(-1, width), high[0], low[0]).reshape(-1)
-            twice = np.concatenate([table, table])
-            for k in range(self.stage.times):
-                offset = orbit.turn(k) * width
-                yield twice[offset : offset + size]
-            return
-        more_twice, cost = np.concatenate([more, more]), np.empty(size)
+        more = self._more(self.stage.step)
+        twice = np.concatenate([more, more])
         for k in range(self.stage.times):
-            offset = orbit.turn(k) * width
-            np.copyto(cost, self._low)
-            np.copyto(cost, self._high, where=more_twice[offset : offset + size])
-            yield cost
+            offset = orbit.turn(k) * self.track.width
+            yield twice[offset : offset + self.track.size]
 
-    def _more(self, step: Step, messages: IntArray) -> BoolArray:
-        """Which messages carry one element more in this step, in the order given, flat."""
+    def _prices(self) -> Callable[[BoolArray], FloatArray]:
+        cost = np.empty(self.track.size)
+
+        def price(more: BoolArray) -> FloatArray:
+            np.copyto(cost, self._low)
+            np.copyto(cost, self._high, where=more)
+            return cost
+
+        return price
+
+    def _more(self, step: Step) -> BoolArray:
+        """Which messages carry one element more in this step, flat."""
         sizes = self.stage.setting.sizes
         more = sizes.elements(step) > sizes.floor(step)
-        return np.ascontiguousarray(np.broadcast_to(more, (len(step), self._batch))[messages]).reshape(-1)
+        return np.ascontiguousarray(np.broadcast_to(more, (len(step), self._batch))[self.layout.message]).reshape(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +295,10 @@ def _at(stage: Stage, k: int) -> Step:
 
 def _walk_priced(stage: Stage, layout: Layout, track: _Track, lockstep: Lockstep) -> None:
     """Price every repetition anew: messages of several ranges, of uneven sizes."""
-    watch, batch = _watch(stage, layout, lockstep), track.width // layout.cycles
+    watch, batch = _Watch.of(stage, layout, lockstep), track.width // layout.cycles
     for price in stage.prices():
         start = track.meet()
         if watch is not None:
-            watch(price, start)
+            watch.first(price, start)
         start += _laid(price.cost, layout, batch)
         track.part(gaps=True)

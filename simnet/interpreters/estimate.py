@@ -142,6 +142,12 @@ class _Case:
         for columns in (np.flatnonzero(even), np.flatnonzero(~even)):
             yield from (columns[i : i + most] for i in range(0, len(columns), most))
 
+    def only(self, columns: IntArray) -> _Case:
+        """The case of some columns."""
+        setting, starts = self.piece(columns)
+        counts = self.counts if len(self.counts) == 1 else tuple(self.counts[i] for i in columns.tolist())
+        return _Case(setting, counts, starts, self.axis)
+
     def piece(self, columns: IntArray) -> tuple[Setting, FloatArray]:
         """Setting and starts of some columns."""
         counts = self.counts if len(self.counts) == 1 else tuple(self.counts[i] for i in columns.tolist())
@@ -221,21 +227,38 @@ def _enclosed(case: _Case) -> Estimate:
 
 
 def _bracket(case: _Case, finished: FloatArray, exact: BoolArray) -> Bracket:
-    """All chunks rounded down and up where that makes lockstep; else no sharing, and the least share there can be."""
+    """Two times around each column that is not exact; the time itself, twice, where it is."""
     time = finished.max(axis=0)
-    low, high, sound = time, time, np.zeros_like(exact)
-    if not case.even.all():
-        (low, low_exact), (high, high_exact) = (
-            (ends.max(axis=0), holds) for ends, holds, _ in (_run(rounded) for rounded in _rounded(case))
-        )
-        sound = low_exact & high_exact & (low <= time) & (time <= high)
-    if not (sound | exact).all():
-        alone, crowded = (
-            _run(replace(case, setting=replace(case.setting, sharing=sharing)))[0].max(axis=0)
-            for sharing in (Sharing.ALONE, Sharing.CROWDED)
-        )
-        low, high = np.where(sound, low, alone), np.where(sound, high, crowded)
-    return Bracket(np.where(exact, time, low * (1 - INSTANT)), np.where(exact, time, high * (1 + INSTANT)))
+    low, high = time.copy(), time.copy()
+    columns = np.flatnonzero(~exact)
+    lower, upper = _around(case.only(columns), time[columns])
+    low[columns], high[columns] = lower * (1 - INSTANT), upper * (1 + INSTANT)
+    return Bracket(low, high)
+
+
+def _around(case: _Case, time: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """No sharing at all, or all the bytes of the fullest link; and the least share there can ever be.
+
+    Rounding all chunks down or up bounds nothing where links are shared: messages that fall out of step can
+    gain, as one flows while another waits for its latency.
+    """
+    alone, crowded = (
+        _run(replace(case, setting=replace(case.setting, sharing=sharing)))[0].max(axis=0)
+        for sharing in (Sharing.ALONE, Sharing.CROWDED)
+    )
+    return np.minimum(np.maximum(alone, _fullest(case)), time), np.maximum(crowded, time)
+
+
+def _fullest(case: _Case) -> FloatArray:
+    """When the link with most to carry can be done at the earliest, s, (batch,)."""
+    setting, starts = case.piece(np.arange(case.batch))
+    carried = np.zeros((len(setting.contended), case.batch))
+    for stage in stages(setting):
+        wire = stage.price_of(setting.sizes.floor(stage.step)).wire_bytes
+        rows = np.broadcast_to(stage.times * wire, (len(stage.found), case.batch))
+        data = stage.loads.weight[:, 0] > 0
+        np.add.at(carried, stage.loads.link[data], rows[stage.loads.flow[data]])
+    return starts.min(axis=0) + (carried / setting.bandwidth).max(axis=0)
 
 
 def _answer(finished: FloatArray, exact: BoolArray, reason: str, bracket: Bracket | None, *, axis: bool) -> Estimate:

@@ -15,6 +15,8 @@ from simnet.interpreters.stages import Price, Stage
 from simnet.paths import FloatArray
 from simnet.schedule import IntArray
 
+OUT_OF_STEP = "share links but are out of step or carry different sizes"
+
 
 class Lockstep:
     """Watch the contended links of a schedule, stage by stage.
@@ -23,12 +25,14 @@ class Lockstep:
     ----------
     holds : for which columns of the batch everything so far was exact, (batch,)
     reason : the first thing that was not
+    pairs : messages of the present stage that share links with others, and the first of those
     """
 
     def __init__(self, num_links: int, batch: int) -> None:
         self.holds: BoolArray = np.ones(batch, bool)
         self.reason = ""
         self._busy = np.zeros((num_links, batch))
+        self.pairs: tuple[IntArray, IntArray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._component: IntArray = np.zeros(0, np.int64)
         self._loads: Incidence | None = None
 
@@ -41,7 +45,10 @@ class Lockstep:
         """Take up a stage: the connected components of its flows."""
         self._loads = stage.loads if len(stage.loads.flow) else None
         if self._loads is not None:
-            self._component = components(stage.loads)
+            self._component = stage.pattern.component
+            together = np.unique(stage.loads.flow)
+            together = together[self._component[together] != together]
+            self.pairs = (together, self._component[together])
 
     def watch(self, stage: Stage, price: Price, start: FloatArray) -> None:
         """Look at the messages of one repetition, which start at these times, s, (num_messages, batch)."""
@@ -57,11 +64,29 @@ class Lockstep:
         apart = np.abs(wire_start[flow] - wire_start[first]) > INSTANT * wire_start[first]
         apart |= carried[flow] != carried[first]
         apart &= sent[flow] | sent[first]
-        self._note(stage, flow, apart, "share links but are out of step or carry different sizes")
+        self._note(stage, flow, apart, OUT_OF_STEP)
         early = sent[flow] & (wire_start[flow] < self._busy[link] * (1 - INSTANT))
         self._note(stage, flow, early, "start while earlier messages are still on their links")
         ends = np.where(sent, wire_start + wire, 0.0)
         np.maximum.at(self._busy, link, ends[flow])
+
+    def compare(self, stage: Stage, start: FloatArray, first: FloatArray, differ: BoolArray | None) -> None:
+        """Look at a later repetition: starts of the first and second messages of `pairs`, s, (num_pairs, batch).
+
+        differ : which pairs carry different sizes. What was in flight before has been looked at in the first
+        repetition, and later ones of a stage in lockstep cannot meet it.
+        """
+        apart = np.abs(start - first) > INSTANT * first
+        if differ is not None:
+            apart |= differ
+        if apart.any():
+            self._note(stage, self.pairs[0], apart, OUT_OF_STEP)
+
+    def leave(self, stage: Stage, clock: FloatArray) -> None:
+        """Take it that the links of a stage were busy until their ranks were done, clocks (lanes, batch)."""
+        flow, link = stage.loads.flow, stage.loads.link
+        ends = np.maximum(clock[stage.src_lane[flow]], clock[stage.dst_lane[flow]])
+        np.maximum.at(self._busy, link, ends)
 
     def _note(self, stage: Stage, flow: IntArray, broken: BoolArray, text: str) -> None:
         columns = broken.any(axis=0)
@@ -72,19 +97,3 @@ class Lockstep:
             src, dst = int(stage.found.src[row]), int(stage.found.dst[row])
             self.reason = f"messages of {stage.setting.schedule.name} (rank {src} to {dst} among them) {text}"
         self.holds &= ~columns
-
-
-def components(incidence: Incidence) -> IntArray:
-    """Lowest flow number of each flow's connected component, (num_flows,); flows alone are their own."""
-    from_flow = np.arange(incidence.num_flows)
-    names, link = np.unique(incidence.link, return_inverse=True)
-    link, flow = link.reshape(-1), incidence.flow
-    while True:
-        lowest = np.full(len(names), incidence.num_flows)
-        np.minimum.at(lowest, link, from_flow[flow])
-        new = from_flow.copy()
-        np.minimum.at(new, flow, lowest[link])
-        new = new[new]
-        if np.array_equal(new, from_flow):
-            return new
-        from_flow = new

@@ -7,40 +7,19 @@ Source: Baccelli, Cohen, Olsder & Quadrat, Synchronization and Linearity, 1992, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from simnet.interpreters.lockstep import Lockstep
 from simnet.interpreters.stages import Price, Stage
 from simnet.paths import FloatArray
-from simnet.schedule import IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """Which messages each lane takes part in: those of lanes[i] are order[starts[i] : starts[i + 1]]."""
-
-    lanes: IntArray
-    order: IntArray
-    starts: IntArray
-
-    @classmethod
-    def of(cls, stage: Stage) -> Touch:
-        """Sort the ends of the messages by lane; end m of 2m is source of m, end num_messages + m its destination."""
-        ends = np.concatenate([stage.src_lane, stage.dst_lane])
-        order = np.argsort(ends, kind="stable")
-        starts = np.flatnonzero(np.concatenate([[True], ends[order][1:] != ends[order][:-1]]))
-        return cls(ends[order][starts], order, starts)
 
 
 def walk(stage: Stage, clock: FloatArray, lockstep: Lockstep) -> None:
     """Step all lanes through all repetitions of a stage, in place."""
-    touch = Touch.of(stage)
     for price in stage.prices():
         start = begin(stage, price, clock)
         lockstep.watch(stage, price, start)
-        finish(stage, price, clock, start, touch)
+        finish(stage, price, clock, start)
 
 
 def begin(stage: Stage, price: Price, clock: FloatArray) -> FloatArray:
@@ -51,9 +30,9 @@ def begin(stage: Stage, price: Price, clock: FloatArray) -> FloatArray:
     return np.maximum(src, dst) if price.eager is None else np.where(price.eager, src, np.maximum(src, dst))
 
 
-def finish(stage: Stage, price: Price, clock: FloatArray, start: FloatArray, touch: Touch) -> None:
+def finish(stage: Stage, price: Price, clock: FloatArray, start: FloatArray) -> None:
     """Move the clocks of all lanes that take part to the end of their messages, in place."""
-    over = start + price.cost
+    over, touch = start + price.cost, stage.pattern.touch
     if price.eager is None:
         ends = over[touch.order % len(over)]
     else:

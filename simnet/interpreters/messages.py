@@ -126,14 +126,14 @@ def remember(schedule: Schedule) -> Schedule:
     return schedule if len(kept) > KEPT_ITEMS else replace(schedule, items=lambda: iter(kept))
 
 
-def pattern(item: Step | Repeat) -> tuple[Step, int]:
+def repeated(item: Step | Repeat) -> tuple[Step, int]:
     """Step that an item does over and over, and how often."""
     return (item.step, item.times) if isinstance(item, Repeat) else (item, 1)
 
 
 def num_transfers(schedule: Schedule) -> int:
     """Transfers of a schedule, every `Repeat` unrolled: an upper bound of its messages."""
-    return sum(len(step) * times for step, times in map(pattern, schedule.steps()))
+    return sum(len(step) * times for step, times in map(repeated, schedule.steps()))
 
 
 def reduced(step: Step) -> BoolArray:

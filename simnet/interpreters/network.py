@@ -73,6 +73,22 @@ def shares(incidence: Incidence, bandwidth: FloatArray, cap: FloatArray) -> Floa
     return rates
 
 
+def components(incidence: Incidence) -> IntArray:
+    """Lowest flow number of each flow's connected component, (num_flows,); flows alone are their own."""
+    from_flow = np.arange(incidence.num_flows)
+    names, link = np.unique(incidence.link, return_inverse=True)
+    link, flow = link.reshape(-1), incidence.flow
+    while True:
+        lowest = np.full(len(names), incidence.num_flows)
+        np.minimum.at(lowest, link, from_flow[flow])
+        new = from_flow.copy()
+        np.minimum.at(new, flow, lowest[link])
+        new = new[new]
+        if np.array_equal(new, from_flow):
+            return new
+        from_flow = new
+
+
 @dataclass(frozen=True, slots=True)
 class _Groups:
     """Entries sorted by a name, to reduce over all entries of one."""

@@ -6,16 +6,15 @@ Stages are made when the first rank needs them and dropped when the last has lef
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import simpy
 
 from simnet.interpreters.network import Flow
-from simnet.interpreters.stages import Price, Setting, Stage, may_be_eager
+from simnet.interpreters.stages import Price, Setting, Stage, stages
 from simnet.paths import FloatArray
-from simnet.schedule import IntArray, Item, Repeat, Schedule
+from simnet.schedule import IntArray, Repeat, Schedule
 
 KEPT_REPETITIONS = 64
 
@@ -184,13 +183,13 @@ class Program:
     """A job's stream of stages, fed to its lanes as they need them."""
 
     def __init__(self, number: int, job: Job, setting: Setting, env: simpy.Environment) -> None:
-        self.number, self.job, self._setting, self._env = number, job, setting, env
+        self.number, self.job, self._env = number, job, env
         channels, n = job.schedule.num_channels, job.schedule.world_size
         self.lanes = [Lane(self, rank) for rank in range(n) for _ in range(channels)]
         self.open = [channels] * n
         self.followers: list[list[tuple[Program, int]]] = [[] for _ in range(n)]
         self._next_step = 0
-        self._items = self._stream()
+        self._stages = stages(setting)
 
     def lanes_of(self, rank: int) -> list[Lane]:
         """All channels of a rank."""
@@ -204,19 +203,16 @@ class Program:
 
     def feed(self) -> bool:
         """Hand the next stage to the lanes that take part; False at the end."""
-        item = next(self._items, None)
-        if item is None:
+        stage = next(self._stages, None)
+        if stage is None:
             return False
-        work = Work(Stage.of(item, self._setting), self.lanes, self._next_step, self._env)
+        work = Work(stage, self.lanes, self._next_step, self._env)
         self._next_step += work.times
         for lane in work.ends:
             lane.queue.append(work)
         return True
 
-    def _stream(self) -> Iterator[Item]:
-        unroll = may_be_eager(self._setting.cost)
-        for item in self.job.schedule.steps():
-            if unroll and isinstance(item, Repeat):
-                yield from (item.at(k) for k in range(item.times))
-            else:
-                yield item
+
+def unrolled(schedule: Schedule) -> Schedule:
+    """Return the same schedule with every repetition an item of its own."""
+    return replace(schedule, items=schedule.expand)

@@ -19,7 +19,7 @@ from simnet.errors import Incomplete, InvalidInput
 from simnet.interpreters.contention import Group, Widths, contended_links
 from simnet.interpreters.messages import BoolArray, Sizes
 from simnet.interpreters.network import Flow, Network
-from simnet.interpreters.program import Job, Lane, Message, Program
+from simnet.interpreters.program import Job, Lane, Message, Program, unrolled
 from simnet.interpreters.stages import Setting, Sharing, flows_back, may_be_eager
 from simnet.paths import FloatArray, Paths
 from simnet.results import Estimate, Timeline
@@ -146,10 +146,11 @@ def _contended(jobs: Sequence[Job], paths: Paths, cost: CostModel, changes: Sequ
 
 
 def _setting(job: Job, paths: Paths, cost: CostModel, gamma: FloatArray, contended: BoolArray) -> Setting:
-    sizes = Sizes.of(job.schedule, (job.count,))
+    schedule = unrolled(job.schedule) if may_be_eager(cost) else job.schedule
+    sizes = Sizes.of(schedule, (job.count,))
     ranks = job.place()
     return Setting(
-        job.schedule, paths, cost, sizes, job.itemsize, gamma[ranks], contended,
+        schedule, paths, cost, sizes, job.itemsize, gamma[ranks], contended,
         ranks=job.ranks, sharing=Sharing.ALONE,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ Clocks are arrays (lanes, batch); a lane is a rank on a channel, number rank * n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from simnet.costs.model import CostModel
 from simnet.interpreters.contention import crowd
-from simnet.interpreters.messages import BoolArray, Messages, Sizes, distinct, messages, pattern, reduced
-from simnet.interpreters.network import Incidence, shares
+from simnet.interpreters.messages import BoolArray, Messages, Sizes, distinct, messages, reduced, repeated
+from simnet.interpreters.network import Incidence, components, shares
 from simnet.paths import FloatArray, Paths, Routes, UniformPaths, bottleneck
 from simnet.schedule import IntArray, Item, Repeat, Schedule, Step
 
@@ -34,6 +34,11 @@ class LinkDraws:
     def block(self, columns: IntArray) -> LinkDraws:
         """Return some of the draws."""
         return LinkDraws(self.latency[columns], self.bandwidth[columns])
+
+
+KEPT_TRANSFERS = 4096
+KEPT_PATTERNS, KEPT_PRICES = 128, 16
+"""Patterns of steps with up to so many transfers are kept, and so many of them, each with so many prices."""
 
 
 class Sharing(Enum):
@@ -126,25 +131,22 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A step, or a step repeated, with its messages and paths."""
+class Pattern:
+    """Who sends to whom in a step, and over what; schedules of many steps have few of them."""
 
     setting: Setting
-    item: Item
-    step: Step
-    times: int
     found: Messages
     latency: FloatArray
     bottleneck: FloatArray
     loads: Incidence
+    prices: dict[tuple[bytes, ...], Price] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, item: Item, setting: Setting) -> Stage:
-        """Make an item ready."""
-        step, times = pattern(item)
+    def of(cls, step: Step, setting: Setting) -> Pattern:
+        """Find messages, paths and contended links."""
         found = messages(step, setting.schedule)
         latency, narrowest = setting.alone(found)
-        return cls(setting, item, step, times, found, latency, narrowest, loads(found, setting))
+        return cls(setting, found, latency, narrowest, loads(found, setting))
 
     @cached_property
     def src_lane(self) -> IntArray:
@@ -159,6 +161,82 @@ class Stage:
     def _lane(self, rank: IntArray) -> IntArray:
         channels = self.setting.schedule.num_channels
         return rank if channels == 1 else rank * channels + self.found.channel
+
+    @cached_property
+    def alone_at_source(self) -> bool:
+        """Whether no lane sends two messages."""
+        return distinct(self.src_lane, self.setting.schedule.world_size * self.setting.schedule.num_channels)
+
+    @cached_property
+    def gamma(self) -> FloatArray:
+        """S per byte that each message's receiver adds, (num_messages or 1, 1)."""
+        gamma = self.setting.gamma
+        return gamma.reshape(1, 1) if gamma.ndim == 0 else gamma[self.found.dst][:, None]
+
+    @cached_property
+    def touch(self) -> Touch:
+        """Messages by lane."""
+        return Touch.of(self.src_lane, self.dst_lane)
+
+    @cached_property
+    def component(self) -> IntArray:
+        """Lowest message of each message's connected component of contended links, (num_messages,)."""
+        return components(self.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Which messages each lane takes part in: those of lanes[i] are order[starts[i] : starts[i + 1]].
+
+    Of 2m ends, end k is the source of message k, end m + k its destination.
+    """
+
+    lanes: IntArray
+    order: IntArray
+    starts: IntArray
+
+    @classmethod
+    def of(cls, src_lane: IntArray, dst_lane: IntArray) -> Touch:
+        """Sort the ends of the messages by lane."""
+        ends = np.concatenate([src_lane, dst_lane])
+        order = np.argsort(ends, kind="stable")
+        starts = np.flatnonzero(np.concatenate([[True], ends[order][1:] != ends[order][:-1]]))
+        return cls(ends[order][starts], order, starts)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step, or a step repeated, made ready for timing."""
+
+    pattern: Pattern
+    item: Item
+    step: Step
+    times: int
+
+    @property
+    def setting(self) -> Setting:
+        """What stays the same through the schedule."""
+        return self.pattern.setting
+
+    @property
+    def found(self) -> Messages:
+        """The messages."""
+        return self.pattern.found
+
+    @property
+    def loads(self) -> Incidence:
+        """Contended links the messages load."""
+        return self.pattern.loads
+
+    @property
+    def src_lane(self) -> IntArray:
+        """Lane each message leaves, (num_messages,)."""
+        return self.pattern.src_lane
+
+    @property
+    def dst_lane(self) -> IntArray:
+        """Lane each message enters, (num_messages,)."""
+        return self.pattern.dst_lane
 
     @cached_property
     def constant(self) -> bool:
@@ -180,24 +258,31 @@ class Stage:
         return self.price_of(self.setting.sizes.elements(step))
 
     @cached_property
-    def _alone_at_source(self) -> bool:
-        return distinct(self.src_lane, self.setting.schedule.world_size * self.setting.schedule.num_channels)
-
-    @cached_property
     def _adds(self) -> BoolArray:
         adds = reduced(self.step)
         return adds[:1, None] if (adds == adds[0]).all() else adds[:, None]
 
     def price_of(self, elements: IntArray) -> Price:
         """Price of given elements per transfer, (num_transfers or 1, batch)."""
+        if len(self.step) > KEPT_TRANSFERS:
+            return self._priced(elements)
+        key = (elements.tobytes(), self._adds.tobytes())
+        kept = self.pattern.prices
+        if key not in kept:
+            if len(kept) >= KEPT_PRICES:
+                kept.clear()
+            kept[key] = self._priced(elements)
+        return kept[key]
+
+    def _priced(self, elements: IntArray) -> Price:
         setting, model = self.setting, self.setting.cost
         num_bytes = self._total(elements) * setting.itemsize
         sent = num_bytes > 0
-        delay = model.delay(num_bytes, self.latency)
+        delay = model.delay(num_bytes, self.pattern.latency)
         wire_bytes = model.wire_bytes(num_bytes)
-        cap = np.minimum(model.flow_cap(num_bytes, self.bottleneck), self.bottleneck)
+        cap = np.minimum(model.flow_cap(num_bytes, self.pattern.bottleneck), self.pattern.bottleneck)
         rate = self._rate(num_bytes, wire_bytes, cap)
-        gamma = self._total(np.where(self._adds, elements, 0)) * setting.itemsize * self._gamma
+        gamma = self._total(np.where(self._adds, elements, 0)) * setting.itemsize * self.pattern.gamma
         wire = wire_bytes / rate
         cost = np.where(sent, delay + wire + gamma, -np.inf)
         offset, eager = self._offsets(num_bytes, sent), self._eager(num_bytes, sent)
@@ -207,11 +292,6 @@ class Stage:
         if self.found.of_transfer is not None:
             elements = np.broadcast_to(elements, (len(self.step), elements.shape[1]))
         return self.found.total(elements)
-
-    @cached_property
-    def _gamma(self) -> FloatArray:
-        gamma = self.setting.gamma
-        return gamma.reshape(1, 1) if gamma.ndim == 0 else gamma[self.found.dst][:, None]
 
     def _rate(self, num_bytes: IntArray, wire_bytes: FloatArray, cap: FloatArray) -> FloatArray:
         setting = self.setting
@@ -239,7 +319,7 @@ class Stage:
     def _offsets(self, num_bytes: IntArray, sent: BoolArray) -> FloatArray | None:
         """How long after its lane's start each message is issued, s; None where at once."""
         lanes = self.src_lane
-        if self._alone_at_source:
+        if self.pattern.alone_at_source:
             return None
         busy = np.where(sent, self.setting.cost.occupy(num_bytes), 0.0)
         if not busy.any():
@@ -284,6 +364,20 @@ def _entries(routes: Routes, weight: float) -> tuple[IntArray, IntArray, FloatAr
 
 def stages(setting: Setting) -> Iterator[Stage]:
     """Make the items of a schedule ready, one after the other; empty steps are left out."""
+    known: dict[tuple[bytes, ...], Pattern] = {}
     for item in setting.schedule.steps():
-        if len(pattern(item)[0]):
-            yield Stage.of(item, setting)
+        step, times = repeated(item)
+        if len(step):
+            yield Stage(_pattern(step, setting, known), item, step, times)
+
+
+def _pattern(step: Step, setting: Setting, known: dict[tuple[bytes, ...], Pattern]) -> Pattern:
+    """Pattern of a step, kept where it is short."""
+    if len(step) > KEPT_TRANSFERS:
+        return Pattern.of(step, setting)
+    key = (step.src.tobytes(), step.dst.tobytes(), step.channel.tobytes())
+    if key not in known:
+        if len(known) >= KEPT_PATTERNS:
+            known.clear()
+        known[key] = Pattern.of(step, setting)
+    return known[key]

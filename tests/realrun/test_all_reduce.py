@@ -71,6 +71,11 @@ def mismatched(kind: str) -> list[float]:
     return x.tolist()
 
 
+def unchecked(count_on_rank_1: int) -> None:
+    count = count_on_rank_1 if dist.get_rank() == 1 else 400_000
+    realrun.all_reduce(torch.ones(count), checks="never", timeout=2.0)
+
+
 def one_stays_away(after: int) -> None:
     x = torch.ones(4)
     for count in range(after):
@@ -202,6 +207,14 @@ def test_many_collectives_in_flight_end_in_order(rank_pool):
 def test_a_rank_that_asks_for_something_else_is_named(rank_pool, kind, found):
     with pytest.raises(InvalidInput, match=f"rank 1 asked for something else than the other ranks: {found}"):
         rank_pool(3).run(mismatched, kind)
+
+
+def test_even_unchecked_a_wrong_count_ends_in_an_error_that_names_a_rank(rank_pool):
+    pool, began = rank_pool(3), time.monotonic()
+    with pytest.raises(Incomplete, match="rank 1"):
+        pool.run(unchecked, 4)
+    assert time.monotonic() - began < 15
+    assert not pool.alive
 
 
 @pytest.mark.parametrize(("after", "where"), [(0, "setting up a channel"), (2, "the signature exchange")])

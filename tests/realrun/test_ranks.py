@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from realrun.executor import Executor
 from realrun.ranks import RankPool
-from realrun.stall import Stall, Stalled, culprits
+from realrun.stall import Stall, Stalled, circle, culprits
 from simnet.algorithms import registry
 from simnet.errors import Incomplete, InvalidInput
 
@@ -154,6 +154,24 @@ def test_ranks_end_when_the_process_that_started_them_is_killed():
     parent.wait()
     assert len(ids) == 2
     assert gone(ids)
+
+
+def test_everyone_waiting_for_the_next_is_a_circle():
+    waits = {0: 1, 1: 2, 2: 0, 3: 0}
+    errors = {rank: Stalled(Stall(rank, peer, 0, "ring", 1.0, lost=False)) for rank, peer in waits.items()}
+    assert circle(errors) == [0, 1, 2]
+    assert culprits(errors) == []
+    assert circle({0: errors[0]}) == []
+
+
+def test_a_stream_that_is_left_early_ends_the_ranks():
+    with RankPool(2) as pool:
+        ids = pool.process_ids
+        for row in pool.stream(count_to, 1_000_000):
+            assert row == (0, 0)
+            break
+        assert gone(ids)
+        assert not pool.alive
 
 
 def test_the_end_of_a_chain_of_waits_is_the_culprit():

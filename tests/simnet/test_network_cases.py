@@ -104,3 +104,16 @@ def test_building_the_whole_of_abci_and_routing_a_ring_costs_little() -> None:
     built = build(load_cluster("abci"), 544)
     assert len(built.devices) == 2176
     assert time.process_time() - start < 3.0
+
+
+def test_rails_apart_give_what_pairs_of_devices_were_measured_to_reach() -> None:
+    paths = cluster_paths(load_cluster("abci-rails"), 8)
+    rates = []
+    for count in (1, 4):
+        ranks = list(range(count))
+        step = Step.columns(ranks, [r + 4 for r in ranks], ranks)
+        schedule = Schedule("pairs", Collective(Kind.BROADCAST), 8, 4, lambda step=step: iter([step]))
+        time_s = float(engine.run(schedule, 4 * 2**22, paths, AlphaBeta(), engine="simulate", itemsize=4).time)
+        rates.append(count * 4 * 2**22 / time_s / GB)
+    assert rates[0] == pytest.approx(10.2268, rel=0.01)
+    assert rates[1] == pytest.approx(20.481, rel=0.01)

@@ -14,8 +14,9 @@ from simnet.errors import InvalidInput
 from simnet.exchange import price, scaled
 from simnet.models.registry import build
 from simnet.models.table import dumps
-from simnet.prediction import StepModel, efficiencies, predict_run, predict_step, recipe_of
+from simnet.prediction import StepModel, efficiencies, predict_run, predict_step, recipe_of, run_of
 from simnet.scenario import BatchNorm, Exchange, Input, Job, Optimizer, Scenario, Variation, load_scenario
+from simnet.stragglers import Failures
 
 SMALL = Scenario(
     "probe",
@@ -214,3 +215,12 @@ def test_the_first_epoch_of_a_cached_data_set_is_slower():
     never = predict_run(SMALL).run
     assert cached.schedule[0].training_s > 2 * cached.schedule[1].training_s
     assert cached.schedule[1].training_s == pytest.approx(never.schedule[1].training_s)
+
+
+def test_failing_nodes_make_a_run_longer_and_its_interval_with_it():
+    model = StepModel(replace(SMALL, draws=50))
+    sound = run_of(model)
+    failing = run_of(model, failures=Failures(mtbf=1e6, num_nodes=4, checkpoint=30, restart=300))
+    assert failing.run.failures_s > 0
+    assert failing.time_s.low > sound.time_s.low
+    assert failing.time_s.high / sound.time_s.high == pytest.approx(failing.run.time_s / sound.run.time_s)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise, permutations
 
 import networkx as nx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simnet import catalog
 from simnet.errors import InvalidInput
@@ -325,3 +328,39 @@ def test_a_network_without_the_route_asked_for_says_so() -> None:
         build(cluster("routed", {"x": wire(1)}, {"links": ("l x",), "routes": ("0 1 m",)}, num_nodes=2), 2)
     with pytest.raises(InvalidInput, match="a routed link is"):
         build(cluster("routed", {"x": wire(1)}, {"links": ("l y",), "routes": ("0 1 l",)}, num_nodes=2), 2)
+
+
+@settings(max_examples=25)
+@given(
+    sides=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    wrap=st.booleans(),
+    nodes=st.integers(1, 64),
+)
+def test_tori_of_any_shape_route_as_short_as_any_path(sides: list[int], wrap: bool, nodes: int) -> None:
+    total = math.prod(sides)
+    one = cluster("torus", {"link": wire(1)}, {"dims": tuple(sides), "wrap": wrap}, num_nodes=total)
+    built = build(one, min(nodes, total))
+    lengths = dict(nx.all_pairs_shortest_path_length(built.fabric.graph))
+    for a, b in permutations(built.devices[:12], 2):
+        assert len(built.fabric.route(a, b)) == lengths[a][b]
+
+
+@settings(max_examples=25)
+@given(
+    nodes=st.integers(1, 30), per_leaf=st.integers(1, 5), per_pod=st.integers(1, 3),
+    aggregations=st.integers(1, 3), cores=st.integers(1, 3), rails=st.booleans(),
+    routing=st.sampled_from(["deterministic", "hashed"]),
+)  # fmt: skip
+def test_trees_of_any_shape_join_every_pair(
+    nodes: int, per_leaf: int, per_pod: int, aggregations: int, cores: int, rails: bool, routing: str
+) -> None:
+    options: dict[str, Option] = {
+        "nodes_per_leaf": per_leaf, "leaves_per_pod": per_pod, "aggregations": aggregations, "cores": cores,
+        "rails": rails, "routing": routing,
+    }  # fmt: skip
+    built = build(cluster("fat_tree", SWITCHED, options, node=RAILS, num_devices=4), nodes)
+    devices = range(0, len(built.devices), 3)
+    for a, b in permutations(devices, 2):
+        links = _route(built, a, b)
+        assert (links[0].src, links[-1].dst) == (built.devices[a], built.devices[b])
+        assert all(x.dst == y.src for x, y in pairwise(links))
