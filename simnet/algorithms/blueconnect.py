@@ -41,6 +41,6 @@ def blueconnect(world_size: int, *, grid: Grid | None = None) -> Schedule:
     shape = _shape(world_size, grid)
 
     def items() -> Iterator[Item]:
-        return rings(shape, order=range(len(shape)), direction=1)
+        return rings(shape, order=range(len(shape)))
 
     return Schedule("blueconnect", Collective(Kind.ALL_REDUCE), world_size, world_size, items)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 
+import numpy as np
+
 from simnet.algorithms.grid import Grid, grids, require_any_grid
 from simnet.algorithms.registry import Options, Traffic, algorithm
 from simnet.algorithms.torus_nd import ring_traffic, rings
-from simnet.collective import Collective, Kind
-from simnet.combine import Phase, channels
+from simnet.collective import Collective, IntArray, Kind
+from simnet.combine import Phase, channels, on_groups
 from simnet.schedule import Item, Schedule
 
 
@@ -41,12 +43,20 @@ def bucket(world_size: int, *, grid: Grid | None = None) -> Schedule:
     shape = require_any_grid(world_size, grid, dimensions=2)
     dimensions = range(len(shape))
     orders = [(*dimensions[d:], *dimensions[:d]) for d in dimensions]
-    parts = [_part(shape, order, direction) for direction in (1, -1) for order in orders]
-    return channels(*parts, name="bucket", collective=Collective(Kind.ALL_REDUCE))
+    forward = [_part(shape, order) for order in orders]
+    backward = [on_groups(part, _mirror(shape), world_size=world_size, num_chunks=world_size) for part in forward]
+    return channels(*forward, *backward, name="bucket", collective=Collective(Kind.ALL_REDUCE))
 
 
-def _part(shape: Grid, order: tuple[int, ...], direction: int) -> Phase:
+def _part(shape: Grid, order: tuple[int, ...]) -> Phase:
     def items() -> Iterator[Item]:
-        return rings(shape, order=order, direction=direction)
+        return rings(shape, order=order)
 
     return Phase(prod(shape), prod(shape), items)
+
+
+def _mirror(shape: Grid) -> IntArray:
+    """Rank opposite to each rank in every dimension, so that a ring runs the other way; shape (1, world_size)."""
+    places = np.unravel_index(np.arange(prod(shape)), shape, order="F")
+    mirrored = tuple(-place % extent for place, extent in zip(places, shape, strict=True))
+    return np.ravel_multi_index(mirrored, shape, order="F")[None]

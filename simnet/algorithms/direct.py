@@ -31,8 +31,8 @@ def direct(world_size: int) -> Schedule:
     """
 
     def items() -> Iterator[Item]:
-        yield from (_scatter(world_size, far) for far in offsets(world_size))
-        yield from (_gather(world_size, far) for far in offsets(world_size))
+        yield from (_exchange(world_size, far, Op.REDUCE) for far in offsets(world_size))
+        yield from (_exchange(world_size, far, Op.COPY) for far in offsets(world_size))
 
     return Schedule("direct", Collective(Kind.ALL_REDUCE), world_size, world_size, items)
 
@@ -45,7 +45,7 @@ def direct_reduce_scatter(world_size: int) -> Schedule:
     """
 
     def items() -> Iterator[Item]:
-        return (_scatter(world_size, far) for far in offsets(world_size))
+        return (_exchange(world_size, far, Op.REDUCE) for far in offsets(world_size))
 
     return Schedule("direct_reduce_scatter", Collective(Kind.REDUCE_SCATTER), world_size, world_size, items)
 
@@ -58,7 +58,7 @@ def direct_all_gather(world_size: int) -> Schedule:
     """
 
     def items() -> Iterator[Item]:
-        return (_gather(world_size, far) for far in offsets(world_size))
+        return (_exchange(world_size, far, Op.COPY) for far in offsets(world_size))
 
     return Schedule("direct_all_gather", Collective(Kind.ALL_GATHER), world_size, world_size, items)
 
@@ -72,12 +72,7 @@ def offsets(world_size: int) -> Iterator[IntArray]:
         yield np.unique(np.concatenate([some, world_size - some]))
 
 
-def _scatter(world_size: int, far: IntArray) -> Step:
+def _exchange(world_size: int, far: IntArray, op: Op) -> Step:
     src = np.tile(np.arange(world_size), len(far))
     dst = (src + far.repeat(world_size)) % world_size
-    return Step.columns(src, dst, dst, op=Op.REDUCE)
-
-
-def _gather(world_size: int, far: IntArray) -> Step:
-    src = np.tile(np.arange(world_size), len(far))
-    return Step.columns(src, (src + far.repeat(world_size)) % world_size, src)
+    return Step.columns(src, dst, dst if op == Op.REDUCE else src, op=op)

@@ -15,13 +15,6 @@ from simnet.errors import InvalidInput
 from simnet.schedule import Schedule
 
 
-def _require_leaders(size: int, leaders: int, between: str) -> None:
-    if not 1 <= leaders <= size:
-        raise InvalidInput(f"leaders must be 1 to the {size} ranks of a node, got {leaders}")
-    if between not in ("ring", "halving_doubling"):
-        raise InvalidInput(f"between must be ring or halving_doubling, got {between!r}")
-
-
 def _variants(world_size: int) -> Iterable[Options]:
     sizes = divisors(world_size)
     yield from ({"ranks_per_node": g, "leaders": k} for g in sizes for k in sorted({1, min(g, 2), g}))
@@ -62,7 +55,10 @@ def hierarchical(
     Source: Jia et al., "Highly Scalable Deep Learning Training System", arXiv 1807.11205, 2018.
     """
     size = require_group(world_size, ranks_per_node)
-    _require_leaders(size, leaders, between)
+    if not 1 <= leaders <= size:
+        raise InvalidInput(f"leaders must be 1 to the {size} ranks of a node, got {leaders}")
+    if between not in ("ring", "halving_doubling"):
+        raise InvalidInput(f"between must be ring or halving_doubling, got {between!r}")
     nodes = world_size // size
     inner = find(between).build(nodes)
     ranks = np.arange(world_size).reshape(nodes, size)

@@ -41,7 +41,7 @@ def torus2d(world_size: int, *, grid: Grid | None = None) -> Schedule:
     shape = require_grid(world_size, grid)
 
     def items() -> Iterator[Item]:
-        return rings(shape, order=(0, 1), direction=1)
+        return rings(shape, order=(0, 1))
 
     return Schedule("torus2d", Collective(Kind.ALL_REDUCE), world_size, world_size, items)
 
@@ -66,4 +66,4 @@ def torus2d_concurrent(world_size: int, *, grid: Grid | None = None) -> Schedule
 
 def _half(shape: Grid, order: tuple[int, int]) -> Phase:
     ranks = shape[0] * shape[1]
-    return Phase(ranks, ranks, lambda: rings(shape, order=order, direction=1))
+    return Phase(ranks, ranks, lambda: rings(shape, order=order))

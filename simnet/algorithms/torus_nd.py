@@ -42,34 +42,31 @@ def torus_nd(world_size: int, *, grid: Grid | None = None) -> Schedule:
     shape = require_any_grid(world_size, grid)
 
     def items() -> Iterator[Item]:
-        return rings(shape, order=range(len(shape)), direction=1)
+        return rings(shape, order=range(len(shape)))
 
     return Schedule("torus_nd", Collective(Kind.ALL_REDUCE), world_size, world_size, items)
 
 
-def rings(grid: Grid, *, order: Sequence[int], direction: int) -> Iterator[Item]:
-    """Reduce-scatter along the dimensions in that order and all-gather back, over prod(grid) chunks.
-
-    direction is +1 or -1 along every dimension.
-    """
-    yield from (_along(grid, order, i, direction, Op.REDUCE) for i, d in enumerate(order) if grid[d] > 1)
+def rings(grid: Grid, *, order: Sequence[int]) -> Iterator[Item]:
+    """Reduce-scatter along the dimensions in that order and all-gather back, over prod(grid) chunks."""
+    yield from (_along(grid, order, i, Op.REDUCE) for i, d in enumerate(order) if grid[d] > 1)
     backwards = reversed(list(enumerate(order)))
-    yield from (_along(grid, order, i, direction, Op.COPY) for i, d in backwards if grid[d] > 1)
+    yield from (_along(grid, order, i, Op.COPY) for i, d in backwards if grid[d] > 1)
 
 
-def _along(grid: Grid, order: Sequence[int], phase: int, direction: int, op: Op) -> Repeat:
+def _along(grid: Grid, order: Sequence[int], phase: int, op: Op) -> Repeat:
     ranks = np.arange(prod(grid))
     along = order[phase]
     extent, place = grid[along], np.arange(grid[along])
     spans = [len(ranks) // prod(grid[d] for d in order[: i + 1]) for i in range(len(order))]
-    block = (place + (direction if op == Op.COPY else 0)) % extent
+    block = (place + (1 if op == Op.COPY else 0)) % extent
     first = _spread(grid, along, block * spans[phase])
     for i in range(phase):
-        owned = (np.arange(grid[order[i]]) + direction) % grid[order[i]]
+        owned = (np.arange(grid[order[i]]) + 1) % grid[order[i]]
         first = first + _spread(grid, order[i], owned * spans[i])
-    hop = ((place + direction) % extent - place) * prod(grid[:along])
+    hop = ((place + 1) % extent - place) * prod(grid[:along])
     step = Step.columns(ranks, ranks + _spread(grid, along, hop), first, count=spans[phase], op=op)
-    return Repeat(step, extent - 1, -direction * spans[phase], extent * spans[phase])
+    return Repeat(step, extent - 1, -spans[phase], extent * spans[phase])
 
 
 def _spread(grid: Grid, dimension: int, values: IntArray) -> IntArray:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -131,3 +132,9 @@ def test_every_algorithm_says_what_it_does_and_what_it_costs(name: str) -> None:
     assert one.summary
     assert "Source:" in str(one.build.__doc__), "cite the paper"
     assert one.states_traffic
+
+
+def test_every_algorithm_file_reads_in_one_sitting() -> None:
+    for one in algorithms().values():
+        lines = len(inspect.getsource(inspect.getmodule(one.build)).splitlines())
+        assert 25 <= lines <= 80, f"{one.name}: {lines} lines"
