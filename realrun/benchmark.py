@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from realrun.executor import Checks, Executor
 from realrun.groups import channels_of
 from realrun.launch import detect
 from realrun.measure import Samples, measure
+from realrun.plans import DTYPE_NAMES, NATIVE, Plan
 from simnet.algorithms import registry
 from simnet.collective import Kind
 from simnet.errors import InvalidInput
@@ -24,46 +25,18 @@ from simnet.interpreters.execute import element_bounds
 from simnet.metrics import algbw, busbw
 from simnet.results import Measurement
 from simnet.schedule import Schedule
-from simnet.units import Bytes, Seconds
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "float": torch.float32,
-    "double": torch.float64,
-    "half": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int8": torch.int8,
-    "uint8": torch.uint8,
-    "int32": torch.int32,
-    "int64": torch.int64,
-}
-NATIVE = "native"
+DTYPES: Mapping[str, torch.dtype] = dict(
+    zip(
+        DTYPE_NAMES,
+        (
+            torch.float32, torch.float64, torch.float16, torch.bfloat16,
+            torch.int8, torch.uint8, torch.int32, torch.int64,
+        ),
+        strict=True,
+    )
+)  # fmt: skip
 _PERIOD = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to measure: an algorithm of simnet, or `native` for the backend's own all-reduce.
-
-    device : cpu or cuda; empty for the one the backend is made for
-    """
-
-    algorithm: str
-    sizes: tuple[Bytes, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    dtype: str = "float"
-    iterations: int = 20
-    warmup: int = 3
-    timeout: Seconds = 60.0
-    always_check: bool = False
-    device: str = ""
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise InvalidInput(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
-        if self.iterations < 1 or self.warmup < 0:
-            raise InvalidInput(
-                f"iterations must be 1 or more and warmup 0 or more, got {self.iterations} and {self.warmup}"
-            )
 
 
 def sweep(plan: Plan) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,10 +16,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from realrun.benchmark import NATIVE, Plan, sweep
+from realrun.benchmark import sweep
 from realrun.environment import fingerprint
 from realrun.groups import channels_of
-from realrun.probe import ProbePlan, probe
+from realrun.plans import NATIVE, Campaign, Plan, ProbePlan
+from realrun.probe import probe
 from simnet.algorithms import registry
 from simnet.collective import Kind
 from simnet.errors import InvalidInput, Unsupported
@@ -28,31 +28,6 @@ from simnet.units import Bytes, Seconds
 
 HOLDOUT_EVERY = 3
 PROBE_SHARE = 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class Campaign:
-    """What to measure and for how long.
-
-    Attributes
-    ----------
-    budget : s from the first record on; nothing is begun after it
-    algorithms : names and options; one that does not admit the ranks is left out, and the file says so
-    pairs : pairs of ranks to probe, 0 for all
-    """
-
-    budget: Seconds
-    sizes: tuple[Bytes, ...]
-    algorithms: tuple[tuple[str, Mapping[str, Any]], ...]
-    pairs: int = 4
-    iterations: int = 20
-    warmup: int = 5
-    timeout: Seconds = 60.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.budget > 0:
-            raise InvalidInput(f"the budget must be above 0 s, got {self.budget:g} s")
 
 
 def campaign(plan: Campaign) -> Iterator[dict[str, Any]]:

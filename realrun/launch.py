@@ -14,13 +14,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from realrun.stall import is_connection_error
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
 DEFAULT_PORT = 29500
+Task: TypeAlias = Callable[..., Iterator[Any]] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def join(launch: Launch, *, backend: str | None = None, timeout: Seconds = 60.0)
 
 
 def stream(
-    function: Callable[..., Iterator[Any]],
+    function: Task,
     *args: Any,
     ranks: int | None,
     backend: str | None = None,
@@ -177,7 +178,7 @@ def stream(
 
 
 def _stream_local(
-    function: Callable[..., Iterator[Any]],
+    function: Task,
     args: tuple[Any, ...],
     ranks: int | None,
     backend: str | None,
@@ -192,13 +193,15 @@ def _stream_local(
 
 
 def _stream_launched(
-    launch: Launch, function: Callable[..., Iterator[Any]], args: tuple[Any, ...], backend: str | None, timeout: Seconds
+    launch: Launch, function: Task, args: tuple[Any, ...], backend: str | None, timeout: Seconds
 ) -> Iterator[Any]:
     import torch.distributed as dist
 
+    from realrun.ranks import reference, resolve
+
     join(launch, backend=backend, timeout=timeout)
     try:
-        for row in function(*args):
+        for row in resolve(*reference(function))(*args):
             if launch.rank == 0:
                 yield row
     except (RuntimeError, dist.DistError) as error:

@@ -29,6 +29,7 @@ from realrun.groups import channels_of
 from realrun.launch import detect
 from realrun.measure import measure
 from realrun.models import build
+from realrun.plans import ProbePlan
 from simnet.collective import Collective, Kind
 from simnet.errors import InvalidInput
 from simnet.schedule import Item, Schedule, Step
@@ -39,42 +40,6 @@ _SMALL: Bytes = 1024
 _LARGE: Bytes = 2**16
 _TARGET: Seconds = 2e-3
 _MOST_REPEATS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class ProbePlan:
-    """What to measure.
-
-    Attributes
-    ----------
-    pairs : how many pairs of ranks, taken evenly from all there are; 0 for all
-    loaded : all ranks exchange at once, in neighbouring pairs, instead of pair by pair
-    one_way : messages there and back, besides those both ways at once
-    rates : also the rates of addition and copy at sizes where they outweigh the call (64 KiB and more),
-        on every rank at once where loaded, else on rank 0
-    model, batch, precision : also layer times of that network of `realrun.models`, on rank 0; none where empty
-    compute : also rates of matrix products and convolutions in each precision, on rank 0
-    """
-
-    sizes: tuple[Bytes, ...]
-    pairs: int = 1
-    loaded: bool = False
-    model: str = ""
-    batch: int = 8
-    precision: str = "fp32"
-    one_way: bool = True
-    rates: bool = True
-    compute: bool = False
-    iterations: int = 20
-    warmup: int = 3
-    timeout: Seconds = 60.0
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1 or self.warmup < 0 or self.pairs < 0:
-            raise InvalidInput(
-                f"iterations must be 1 or more, warmup and pairs 0 or more, got {self.iterations}, {self.warmup} "
-                f"and {self.pairs}"
-            )
 
 
 def probe(plan: ProbePlan) -> Iterator[dict[str, Any]]:

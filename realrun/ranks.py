@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from typing import Any
+from typing import Any, TypeAlias
 
 from realrun.stall import account, circle, culprits
 from simnet.errors import Incomplete, InvalidInput
@@ -28,6 +28,9 @@ from simnet.units import Seconds
 
 GRACE: Seconds = 2.0
 _preloaded = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
+
+
+Task: TypeAlias = Callable[..., Any] | str
 
 
 class RankPool:
@@ -67,12 +70,13 @@ class RankPool:
         """Process id of every rank."""
         return [p.pid or 0 for p in self._processes]
 
-    def run(self, function: Callable[..., Any], *args: Any, timeout: Seconds | None = None) -> list[Any]:
+    def run(self, function: Task, *args: Any, timeout: Seconds | None = None) -> list[Any]:
         """Call `function(*args)` on every rank and return the results by rank.
 
         Parameters
         ----------
-        function : defined at the top level of a module; torch.distributed is initialised when it runs.
+        function : defined at the top level of a module, or named as "package.module:function", which spares
+            this process the import; torch.distributed is initialised when it runs.
         timeout : s for the whole call; without one, the pool's own for every step still holds.
 
         Raises
@@ -84,9 +88,7 @@ class RankPool:
             pass
         return self._results
 
-    def stream(
-        self, function: Callable[..., Iterator[Any]], *args: Any, timeout: Seconds | None = None
-    ) -> Iterator[Any]:
+    def stream(self, function: Task, *args: Any, timeout: Seconds | None = None) -> Iterator[Any]:
         """Call a generator function on every rank and yield what rank 0 yields, as soon as it does."""
         yield from self._answers(function, args, timeout)
 
@@ -117,7 +119,10 @@ class RankPool:
 
     def _rendezvous(self) -> None:
         try:
-            port = self._pipes[0].recv()
+            kind, port = self._pipes[0].recv()
+            if kind != "port":
+                self._end()
+                raise port
             for pipe in self._pipes[1:]:
                 pipe.send(port)
         except (OSError, EOFError):
@@ -125,10 +130,10 @@ class RankPool:
         for _ in self._collect(self.timeout):
             pass
 
-    def _answers(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: Seconds | None) -> Iterator[Any]:
+    def _answers(self, function: Task, args: tuple[Any, ...], timeout: Seconds | None) -> Iterator[Any]:
         if not self._processes:
             raise Incomplete("the ranks are gone after an earlier failure; start a new RankPool")
-        task = pickle.dumps((_reference(function), pickle.dumps(args)))
+        task = pickle.dumps((reference(function), pickle.dumps(args)))
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.send_bytes(task)
@@ -223,13 +228,17 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _reference(function: Callable[..., Any]) -> tuple[str, str, str]:
+def reference(function: Task) -> tuple[str, str, str]:
+    """Module, file and name of a function, by which another process finds it."""
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        return module, "", name
     if "." in function.__qualname__:
         raise InvalidInput(f"{function.__qualname__} must be a function at the top level of a module to run on ranks")
     return function.__module__, inspect.getfile(function), function.__name__
 
 
-def _resolve(module: str, file: str, name: str) -> Callable[..., Any]:
+def resolve(module: str, file: str, name: str) -> Callable[..., Any]:
     """Find a function by its module's name, or, for scripts and tests outside the path, by its file."""
     if module == "__main__":
         module = "__mp_main__"
@@ -295,7 +304,7 @@ def _join(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Second
     limit = timedelta(seconds=timeout)
     store = TCPStore("127.0.0.1", 0 if rank == 0 else pipe.recv(), ranks, rank == 0, limit, wait_for_workers=False)
     if rank == 0:
-        pipe.send(store.port)
+        pipe.send(("port", store.port))
     if backend == "nccl":
         torch.cuda.set_device(rank)
     dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=limit)
@@ -304,7 +313,7 @@ def _join(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Second
 def _perform(task: bytes, rank: int, pipe: Connection) -> tuple[str, Any]:
     try:
         reference, args = pickle.loads(task)
-        result = _resolve(*reference)(*pickle.loads(args))
+        result = resolve(*reference)(*pickle.loads(args))
         if isinstance(result, Iterator):
             for row in result:
                 if rank == 0:

@@ -292,8 +292,8 @@ def _notes(realtime: bool) -> list[str]:
 
 def _on_loopback(extent: Extent, why: str) -> Result:
     """Say how much the loopback device scatters; predict nothing there."""
-    from realrun.benchmark import Plan as Sweep
     from realrun.benchmark import sweep
+    from realrun.plans import Plan as Sweep
     from realrun.ranks import RankPool
 
     rows: list[dict[str, Any]] = []

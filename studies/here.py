@@ -83,12 +83,12 @@ def run(*, quick: bool = False) -> Result:
 
 
 def _predict(pool: RankPool, folder: Path, quick: bool, iterations: int) -> _Predicted:
-    from realrun.probe import ProbePlan, probe
+    from realrun.plans import ProbePlan
 
     plan = ProbePlan(
         tuple(parse_sizes(_PROBE_SIZES[quick])), loaded=True, one_way=False, iterations=iterations, warmup=5
     )
-    log = read_log(_write(folder / "probe.jsonl", pool.stream(probe, plan)))
+    log = read_log(_write(folder / "probe.jsonl", pool.stream("realrun.probe:probe", plan)))
     profile = calibrate(log.measurements, name="this machine")
     rows = [row for name, options in ALGORITHMS.items() for row in _predictions(name, options, profile, quick)]
     path = _write(folder / "predicted.jsonl", map(asdict, rows))
@@ -135,11 +135,11 @@ def _ends(profile: Profile) -> list[tuple[Profile, float]]:
 
 
 def _measure(pool: RankPool, quick: bool, iterations: int) -> list[dict[str, Any]]:
-    from realrun.benchmark import Plan, sweep
+    from realrun.plans import Plan
 
     sizes = tuple(parse_sizes(_SIZES[quick]))
     plans = (Plan(name, sizes, options, iterations=iterations, warmup=5) for name, options in ALGORITHMS.items())
-    return [row for plan in plans for row in pool.stream(sweep, plan)]
+    return [row for plan in plans for row in pool.stream("realrun.benchmark:sweep", plan)]
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

@@ -33,8 +33,8 @@ def command(
     Every sample is the time of the slowest rank after a barrier; the table shows the median. Sums are
     verified on known numbers before they are timed.
     """
-    from realrun.benchmark import Plan, sweep
     from realrun.launch import detect, stream
+    from realrun.plans import Plan
     from realrun.report import kept, print_rows, read_predicted
     from simnet.algorithms.grid import parse_grid
     from simnet.units import Dimension, parse, parse_sizes
@@ -45,7 +45,7 @@ def command(
         iterations, warmup, parse(timeout, Dimension.TIME, name="timeout"), check, device,
     )  # fmt: skip
     beside = read_predicted(predicted) if predicted else {}
-    rows = stream(sweep, plan, ranks=ranks, backend=backend, timeout=plan.timeout)
+    rows = stream("realrun.benchmark:sweep", plan, ranks=ranks, backend=backend, timeout=plan.timeout)
     launch = detect()
     wrong = print_rows(kept(rows, out), beside, json=json, quiet=launch is not None and launch.rank > 0)
     if wrong:

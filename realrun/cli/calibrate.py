@@ -31,8 +31,8 @@ def command(
     `simnet calibrate FILE --out profile.toml` makes the profile from the points that are not held out, and
     `simnet compare` tells how well it predicts those that are.
     """
-    from realrun.campaign import Campaign, campaign
     from realrun.launch import detect, stream
+    from realrun.plans import Campaign
     from realrun.report import kept, print_progress
     from simnet.algorithms.grid import parse_grid
     from simnet.errors import InvalidInput
@@ -48,5 +48,5 @@ def command(
         pairs=pairs, iterations=iterations, seed=seed, timeout=parse(timeout, Dimension.TIME, name="timeout"),
     )  # fmt: skip
     launch = detect()
-    rows = stream(campaign, plan, ranks=ranks, backend=backend, timeout=plan.timeout)
+    rows = stream("realrun.campaign:campaign", plan, ranks=ranks, backend=backend, timeout=plan.timeout)
     print_progress(kept(rows, out), out, quiet=launch is not None and launch.rank > 0)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 from simnet.cli.app import command_line, run
 
 
 def main() -> None:
     """Run `realrun`."""
-    run(command_line("realrun.cli", summary="Run and measure collectives and training with PyTorch."))
+    try:
+        run(command_line("realrun.cli", summary="Run and measure collectives and training with PyTorch."))
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print("error: realrun needs PyTorch, and it is not installed; install simnet-testbed[real]", file=sys.stderr)
+        sys.exit(2)

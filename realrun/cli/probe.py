@@ -33,7 +33,7 @@ def command(
     of additions and copies on the ranks' device. Every record holds all its samples.
     """
     from realrun.launch import detect, stream
-    from realrun.probe import ProbePlan, probe
+    from realrun.plans import ProbePlan
     from realrun.report import kept, print_probe
     from simnet.units import Dimension, parse, parse_sizes
 
@@ -43,5 +43,5 @@ def command(
         timeout=parse(timeout, Dimension.TIME, name="timeout"),
     )  # fmt: skip
     launch = detect()
-    rows = stream(probe, plan, ranks=ranks, backend=backend, timeout=plan.timeout)
+    rows = stream("realrun.probe:probe", plan, ranks=ranks, backend=backend, timeout=plan.timeout)
     print_probe(kept(rows, out), json=json, quiet=launch is not None and launch.rank > 0)

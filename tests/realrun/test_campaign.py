@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from realrun.campaign import Campaign, campaign
+from realrun.campaign import campaign
 from realrun.cli.main import main
+from realrun.plans import Campaign
 from simnet.calibration import parse_holdout
 from simnet.importers.logs import read_log
 

@@ -129,6 +129,26 @@ def test_wrong_requests_get_one_sentence_and_exit_code_2(monkeypatch, capsys, ar
     assert len(error.splitlines()) == 1
 
 
+def test_without_torch_the_command_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None; from realrun.cli.main import main; main()"
+    for arguments in (["train"], ["allreduce"]):
+        ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert len(ended.stderr.splitlines()) == 1
+        assert "install simnet-testbed[real]" in ended.stderr or "--ranks is needed" in ended.stderr
+
+
+def test_whoever_starts_local_ranks_need_not_load_torch():
+    code = (
+        "import sys; sys.argv = ['realrun', 'allreduce', '--ranks', '1', '--sizes', '4', '--iterations', '1']\n"
+        "from realrun.cli.main import main\n"
+        "try: main()\n"
+        "finally: assert 'torch' not in sys.modules"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.slow
 def test_a_run_that_is_killed_keeps_what_it_measured(tmp_path: Path):
     out = tmp_path / "rows.jsonl"

@@ -7,8 +7,9 @@ import time
 import numpy as np
 import torch.distributed as dist
 
-from realrun.benchmark import Plan, expectation, pattern, sweep
+from realrun.benchmark import expectation, pattern, sweep
 from realrun.measure import Samples, measure
+from realrun.plans import Plan
 from simnet.algorithms import registry
 from simnet.interpreters.execute import execute
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from realrun.compute import convolution, dtype_of, layer_times, matmul, timed
-from realrun.probe import ProbePlan, probe, traffic
+from realrun.plans import ProbePlan
+from realrun.probe import probe, traffic
 from simnet.errors import InvalidInput
 from simnet.schedule import validate
 
