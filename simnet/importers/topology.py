@@ -21,7 +21,7 @@ from simnet.importers.machine import Imported, Machine
 # The more telling marks first: a matrix of rocm-smi also has rows that begin with GPU0.
 _READERS = (nccl_topology, simgrid, rocm_smi_topology, ibnetdiscover, astra_sim_network, nvidia_smi_topology)
 
-LARGEST = 256 * 2**20
+LARGEST = 24 * 2**20
 
 
 def formats() -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from simnet.errors import InvalidInput
 from simnet.fabric import Link, Vertex
 from simnet.hardware import Wire
+from simnet.topologies.balance import chooser
 from simnet.topologies.plan import NetworkPlan, NodePlan, both_ways, port_vertex
 from simnet.topologies.registry import Scope, topology
 
@@ -29,10 +31,19 @@ def drawn_node(
 
 
 @topology(Scope.NETWORK)
-def drawn_network(num_nodes: int, ports: Sequence[Vertex], *, links: tuple[str, ...], **wires: Wire) -> NetworkPlan:
+def drawn_network(
+    num_nodes: int,
+    ports: Sequence[Vertex],
+    *,
+    links: tuple[str, ...],
+    routing: str = "deterministic",
+    seed: int = 0,
+    **wires: Wire,
+) -> NetworkPlan:
     """A network as a list of links between switches ("s1 s2 uplink") and ports ("n0/nic0 s1 port").
 
-    Messages take the shortest path by links, the first one found. Links of nodes that are not used are left out.
+    Messages take a shortest path by links; among equal ones every switch chooses as `routing` says, by the two
+    ends of the message. Links of nodes that are not used are left out.
     """
     known = {port_vertex(n, p) for n in range(num_nodes) for p in ports}
     kept = [row for row in links if all("/" not in end or end in known for end in row.split()[:2])]
@@ -40,13 +51,20 @@ def drawn_network(num_nodes: int, ports: Sequence[Vertex], *, links: tuple[str, 
     neighbours: dict[Vertex, list[Vertex]] = {}
     for link in found:
         neighbours.setdefault(link.src, []).append(link.dst)
-    parents: dict[Vertex, dict[Vertex, Vertex]] = {}
+    among = cache(partial(chooser, routing, seed=seed))
+    among(1)
+    toward: dict[Vertex, dict[Vertex, list[Vertex]]] = {}
 
     def route(a: int, q: int, b: int, r: int) -> list[Vertex]:
         src, dst = port_vertex(a, ports[q]), port_vertex(b, ports[r])
-        if dst not in parents:
-            parents[dst] = _toward(dst, neighbours)
-        return _followed(src, dst, parents[dst])
+        # All ports of one switch are reached the same way: one search for each switch, not for each port.
+        last = neighbours.get(dst, ())
+        goal = last[0] if len(last) == 1 and src != last[0] else dst
+        if goal not in toward:
+            toward[goal] = _toward(goal, neighbours)
+        ends = a * len(ports) + q, b * len(ports) + r
+        hops = _followed(src, goal, toward[goal], lambda several: several[among(len(several))(*ends)])
+        return [*hops, *([dst] if goal != dst else [])]
 
     return NetworkPlan(tuple(found), route)
 
@@ -67,25 +85,32 @@ def drawn(rows: Sequence[str], wires: dict[str, Wire]) -> list[Link]:
     return links
 
 
-def _toward(dst: Vertex, neighbours: dict[Vertex, list[Vertex]]) -> dict[Vertex, Vertex]:
-    """Next vertex on the way to dst, for every vertex that reaches it; links go both ways, ports do not forward."""
-    following = {dst: dst}
-    queue = deque([dst])
+def _toward(dst: Vertex, neighbours: dict[Vertex, list[Vertex]]) -> dict[Vertex, list[Vertex]]:
+    """Next vertices on shortest ways to dst, for every vertex that reaches it; ports do not forward."""
+    distance, following, queue = {dst: 0}, {dst: [dst]}, deque([dst])
     while queue:
         here = queue.popleft()
         if "/" in here and here != dst:
             continue
         for before in neighbours.get(here, ()):
-            if before not in following:
-                following[before] = here
+            if before not in distance:
+                distance[before] = distance[here] + 1
+                following[before] = [here]
                 queue.append(before)
+            elif distance[before] == distance[here] + 1:
+                following[before].append(here)
     return following
 
 
-def _followed(src: Vertex, dst: Vertex, following: dict[Vertex, Vertex]) -> list[Vertex]:
+def _followed(
+    src: Vertex,
+    dst: Vertex,
+    following: dict[Vertex, list[Vertex]],
+    choose: Callable[[list[Vertex]], Vertex],
+) -> list[Vertex]:
     if src not in following:
         raise InvalidInput(f"the fabric has no path from {src} to {dst}; add the missing links")
     hops = [src]
     while hops[-1] != dst:
-        hops.append(following[hops[-1]])
+        hops.append(choose(following[hops[-1]]))
     return hops

@@ -193,7 +193,7 @@ Placer = Callable[[Sequence[Vertex], int], Placement]
 
 
 def cluster_paths(
-    cluster: Cluster, world_size: int, *, ranks_per_node: int | None = None, placement: Placer = linear
+    cluster: Cluster, world_size: int, *, ranks_per_node: int | None = None, placement: Placer | None = None
 ) -> Paths:
     """Place ranks on as few nodes as they need and return what their messages travel over.
 
@@ -215,8 +215,8 @@ def cluster_paths(
             f"got {world_size}"
         )
     port = cluster.network.wires.get("port")
-    if placement is linear and port and _is_uniform(cluster):
+    if placement is None and port and _is_uniform(cluster):
         return UniformPaths(world_size, port.latency, port.bandwidth)
     built = build(cluster, -(-world_size // per_node))
     devices = [d for index, d in enumerate(built.devices) if index % built.devices_per_node < per_node]
-    return FabricPaths(built.fabric, placement(devices, world_size))
+    return FabricPaths(built.fabric, (placement or linear)(devices, world_size))

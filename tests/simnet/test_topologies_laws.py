@@ -364,3 +364,15 @@ def test_trees_of_any_shape_join_every_pair(
         links = _route(built, a, b)
         assert (links[0].src, links[-1].dst) == (built.devices[a], built.devices[b])
         assert all(x.dst == y.src for x, y in pairwise(links))
+
+
+@pytest.mark.parametrize("routing", ["deterministic", "hashed"])
+def test_drawn_networks_spread_over_equal_paths(routing: str) -> None:
+    leaves = [f"n{n}/dev0 leaf{n // 8} port" for n in range(16)]
+    spines = [f"leaf{k} spine{s} up" for k in range(2) for s in range(4)]
+    wires = {"port": wire(10), "up": wire(20)}
+    options: dict[str, Option] = {"links": tuple(leaves + spines), "routing": routing}
+    built = build(cluster("drawn_network", wires, options, num_nodes=16), 16)
+    used = Counter(_route(built, a, b)[1].dst for a in range(8) for b in range(8, 16))
+    assert len(used) == 4
+    assert max(used.values()) <= 2 * min(used.values())
