@@ -28,6 +28,7 @@ TOLERANCE = 2.0
 FASTEST = 1e15
 _MOST_LINES = 3
 _FEWEST_POINTS = 3
+_MOST_POINTS = 1000
 _DIRECT = ("send", "stream", "exchange")
 _RING_STEPS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 
@@ -74,6 +75,7 @@ def calibrate(
     """
     points, unusable = usable(rows)
     points, left_out = _nearest_to_collectives(points)
+    points = _merged(points) if len(points) > _MOST_POINTS else points
     kept, refused = split_contradictions([point for point in points if point.row.collective != "add"])
     gamma = _gamma([point for point in points if point.row.collective == "add"], draws, seed)
     if len(kept) < _FEWEST_POINTS or len(refused) > len(kept):
@@ -115,6 +117,14 @@ def _nearest_to_collectives(points: Sequence[Point]) -> tuple[list[Point], list[
         else:
             kept.append(point)
     return kept, left_out
+
+
+def _merged(points: Sequence[Point]) -> list[Point]:
+    """One point per condition, at the median time."""
+    groups: dict[tuple[str, int | None, int], list[Point]] = {}
+    for point in points:
+        groups.setdefault((point.row.collective, point.row.ranks, point.row.size_bytes), []).append(point)
+    return [sorted(group, key=lambda point: point.seconds)[len(group) // 2] for group in groups.values()]
 
 
 def refusal(row: Measurement, reason: str) -> FittedPoint:

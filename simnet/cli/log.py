@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def command(
     logs: Annotated[list[Path], typer.Argument(help="Logs or traces of any format read here.")],
     *,
+    node_bandwidth: Annotated[
+        str | None, typer.Option(help="Of all NICs of a node, such as '25 GB/s'; rows above any limit are named.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per row, note, fact and skipped line.")] = False,
 ) -> None:
     """Show the rows of a log as they are read, what was skipped and why, and what else it tells."""
@@ -28,6 +31,24 @@ def command(
             continue
         for line in _lines(stream_log(path)):
             print(line)
+        for line in _too_good(path, node_bandwidth):
+            print(line)
+
+
+def _too_good(path: Path, node_bandwidth: str | None) -> Iterator[str]:
+    """Rows that no algorithm could reach over such a network."""
+    from simnet.importers.logs import stream_log
+    from simnet.plausibility import too_good
+    from simnet.results import Measurement
+    from simnet.units import GB, Dimension, parse
+
+    if node_bandwidth is None:
+        return
+    limit = parse(node_bandwidth, Dimension.BANDWIDTH, name="--node-bandwidth")
+    rows = (item for item in stream_log(path) if isinstance(item, Measurement))
+    for row, most in too_good(rows, limit):
+        busbw = (row.busbw_bytes_per_s or 0.0) / GB
+        yield f"# too good: {row.size_bytes} bytes at {busbw:.2f} GB/s busbw, {most / GB:.2f} GB/s is the limit"
 
 
 def _record(item: Item, path: Path) -> dict[str, object]:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 import zlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, TextIO
 
 from simnet.errors import InvalidInput
@@ -43,6 +46,8 @@ _REFUSED = {
     r"^\s*\|?\s*:?-{2,}:?\s*\|": "a text with tables, not a log; give the log those figures come from",
 }
 _HEAD = 1 << 20
+_MOST_NOTES = 1000
+_Condition = tuple[object, ...]
 
 
 def stream_log(path: str | Path) -> Iterator[Item]:
@@ -106,25 +111,75 @@ def _unknown(path: Path, head: str) -> str:
     return f"{path} is none of the logs read here: {', '.join((*_TEXT, *_DOCUMENTS))}"
 
 
-def read_log(path: str | Path) -> Log:
-    """Read a whole log; raises as `stream_log` does."""
-    rows: list[Measurement] = []
+def read_log(path: str | Path, *, most_rows: int = 100_000) -> Log:
+    """Read a whole log; raises as `stream_log` does.
+
+    Beyond `most_rows` rows those of one condition are merged into one with all their times as samples, so that a
+    log of any size fits.
+    """
+    rows = _Rows(most_rows)
     predictions: list[CollectivePrediction] = []
     skipped: list[Skipped] = []
     notes: list[str] = []
     facts: dict[str, Any] = {}
+    num_skipped = 0
     for item in stream_log(path):
         match item:
             case Measurement():
-                rows.append(item)
+                rows.add(item)
             case CollectivePrediction():
                 predictions.append(item)
             case Skipped():
-                skipped.append(item)
+                num_skipped += 1
+                if num_skipped <= most_rows:
+                    skipped.append(item)
             case Note():
-                notes.append(item.text)
+                notes.append(item.text) if len(notes) < _MOST_NOTES else None
             case Fact():
-                facts[item.name] = item.value
+                facts.update({item.name: item.value} if len(facts) < most_rows else {})
+    if num_skipped > len(skipped):
+        notes.append(f"{num_skipped} rows were skipped, {len(skipped)} of them are listed")
     return Log(
-        str(path), "+".join(formats(Path(path))), tuple(rows), tuple(predictions), tuple(skipped), tuple(notes), facts
-    )
+        str(path), "+".join(formats(Path(path))), rows.done(), tuple(predictions), tuple(skipped), tuple(notes), facts
+    )  # fmt: skip
+
+
+class _Rows:
+    """Rows as they are, or merged by condition once there are too many."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.rows: list[Measurement] = []
+        self.merged: dict[_Condition, tuple[Measurement, array[float]]] | None = None
+
+    def add(self, row: Measurement) -> None:
+        """Take one row."""
+        if self.merged is not None:
+            self._merge(self.merged, row)
+            return
+        self.rows.append(row)
+        if len(self.rows) > self.most:
+            self.merged = {}
+            for held in self.rows:
+                self._merge(self.merged, held)
+            self.rows = []
+
+    def _merge(self, merged: dict[_Condition, tuple[Measurement, array[float]]], row: Measurement) -> None:
+        condition = (
+            row.collective, row.size_bytes, row.ranks, row.nodes, row.algorithm, row.cluster, row.dtype, row.in_place,
+            row.num_wrong, row.src, row.dst,
+        )  # fmt: skip
+        merged.setdefault(condition, (row, array("d")))[1].extend(row.samples_s or (row.time_s,))
+
+    def done(self) -> tuple[Measurement, ...]:
+        """Return what was taken."""
+        if self.merged is None:
+            return tuple(self.rows)
+        return tuple(_whole(first, times) for first, times in self.merged.values())
+
+
+def _whole(first: Measurement, times: array[float]) -> Measurement:
+    """Median and samples of a merged condition."""
+    time = median(times)
+    rate = first.size_bytes / time if time > 0 else None
+    return replace(first, time_s=time, samples_s=tuple(times), algbw_bytes_per_s=rate, busbw_bytes_per_s=None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from simnet.collective import Kind
 from simnet.importers.nccl_rows import Half, agrees, parts
@@ -65,6 +66,7 @@ class Verdict:
         return found in (0, 1) or (found == self.ranks and self.collective in _PARTITIONED)
 
 
+@lru_cache(4096)
 def factor_of(collective: str, ranks: int) -> float | None:
     """Busbw over algbw, None for a collective this project does not know."""
     if collective in (SENDRECV,):

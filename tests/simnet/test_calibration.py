@@ -139,3 +139,18 @@ def test_messages_as_in_a_collective_are_fitted_before_others() -> None:
     assert {point.reason.partition(";")[0] for point in profile.refused} == {
         "measured while other ranks idled", "one way",
     }  # fmt: skip
+
+
+def test_a_cliff_is_named_and_not_fitted_through() -> None:
+    times = {1: 0.039e-3, 2: 0.04e-3, 4: 0.042e-3, 8: 0.05e-3, 16: 0.07e-3, 32: 0.1e-3, 64: 0.155e-3}
+    rows = [Measurement("send", kib * 1024, time) for kib, time in times.items()]
+    cliff = [Measurement("send", 128 * 1024, 1.073e-3), Measurement("send", 256 * 1024, 20.161e-3)]
+    profile = calibrate([*rows, *cliff], name="gloo over InfiniBand")
+    assert sorted(point.size_bytes for point in profile.refused) == [128 * 1024, 256 * 1024]
+
+
+def test_many_rows_of_one_condition_are_fitted_at_their_median() -> None:
+    rows = [replace(row, time_s=row.time_s * (1 + 0.001 * k)) for row in sends(SIZES) for k in range(-50, 51)]
+    profile = calibrate(rows, name="many", draws=10)
+    assert len(profile.points) == len(SIZES)
+    assert profile.segments[0].bandwidth_bytes_per_s.value == pytest.approx(10e9, rel=1e-3)

@@ -151,7 +151,7 @@ def test_100_mb_stream_in_under_200_mb(tmp_path: Path) -> None:
 
     path, line = (
         tmp_path / "large.log",
-        "host0:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1\n" * 50,
+        "host0:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1\n" * 600,
     )
     text = (DATA / "new_8_ranks.log").read_text()
     with path.open("w") as file:
