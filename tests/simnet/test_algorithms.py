@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,3 +139,8 @@ def test_every_algorithm_file_reads_in_one_sitting() -> None:
     for one in algorithms().values():
         lines = len(inspect.getsource(inspect.getmodule(one.build)).splitlines())
         assert 25 <= lines <= 80, f"{one.name}: {lines} lines"
+
+
+def test_every_algorithm_stands_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text()
+    assert [name for name in algorithms() if f"`{name}`" not in page] == []

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,3 +136,10 @@ def test_two_channels_may_read_one_chunk_but_not_write_it() -> None:
     writes = Step.of([Transfer(1, 0, 0, 0, channel=1)])
     with pytest.raises(InvalidSchedule, match="two channels of a rank touch one chunk"):
         validate(Schedule("race", Collective(Kind.BROADCAST), 3, 1, lambda: iter([reads, writes]), num_channels=2))
+
+
+def test_the_example_of_the_how_to_page_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "test-your-own-collective.md").read_text()
+    names: dict[str, Any] = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    names["test_star_is_an_all_reduce"]()
