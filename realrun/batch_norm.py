@@ -42,13 +42,10 @@ class _Normalise(torch.autograd.Function):
         grad = gradients[0].to(normal.dtype)
         axes = [0, *range(2, grad.ndim)]
         sums = torch.stack([grad.sum(axes), (grad * normal).sum(axes)])
-        own = sums.clone()
-        if ctx.group is not None:
-            dist.all_reduce(sums, group=ctx.group)
-        mean = sums / ctx.count
+        mean = _summed(sums, ctx.group) / ctx.count
         centred = grad - _spread(mean[0], grad) - normal * _spread(mean[1], grad)
         into_x = centred * _spread(inverse * weight, grad)
-        return into_x.to(gradients[0].dtype), own[1], own[0], None
+        return into_x.to(gradients[0].dtype), sums[1], sums[0], None
 
 
 def _spread(per_channel: Tensor, like: Tensor) -> Tensor:
@@ -73,17 +70,37 @@ def group_statistics(x: Tensor, group: Any) -> tuple[Tensor, Tensor, Tensor]:
     deviation = (x - _spread(mean, x)).square().sum(axes)
     counts = torch.full_like(mean, count)
     own = torch.stack([counts, mean, deviation])
-    if group is None:
-        every = own[None]
-    else:
-        every = own.new_empty((dist.get_world_size(group), *own.shape))
-        dist.all_gather(list(every.unbind()), own, group=group)
+    every = _gathered(own, group)
     counts, means, deviations = every[:, 0], every[:, 1], every[:, 2]
     total = counts[:, 0].sum()
     _require_values(total)
     middle = (counts * means).sum(0) / total
     squares = (deviations + counts * (means - middle).square()).sum(0)
     return middle, squares / total, total
+
+
+def _travelling(tensor: Tensor, group: Any) -> Tensor:
+    """Copy to where the group's backend can reach it: host memory for all but NCCL."""
+    return tensor.cpu() if tensor.is_cuda and "nccl" not in str(dist.get_backend(group)) else tensor.clone()
+
+
+def _gathered(own: Tensor, group: Any) -> Tensor:
+    """Return every rank's tensor, (ranks, ...), on this rank's device."""
+    if group is None:
+        return own[None]
+    here = _travelling(own, group)
+    every = here.new_empty((dist.get_world_size(group), *own.shape))
+    dist.all_gather(list(every.unbind()), here, group=group)
+    return every.to(own.device)
+
+
+def _summed(own: Tensor, group: Any) -> Tensor:
+    """Return the sum over the ranks of a group; own stays as it is."""
+    if group is None:
+        return own
+    total = _travelling(own, group)
+    dist.all_reduce(total, group=group)
+    return total.to(own.device)
 
 
 def _require_values(total: Tensor) -> None:
@@ -202,9 +219,8 @@ def average_statistics(model: nn.Module) -> None:
     buffers = [m for m in model.modules() if isinstance(m, GroupBatchNorm)]
     if not buffers:
         return
-    flat = torch.cat([torch.cat([m.running_mean, m.running_var]) for m in buffers])
-    dist.all_reduce(flat)
-    flat /= dist.get_world_size()
+    own = torch.cat([torch.cat([m.running_mean, m.running_var]) for m in buffers])
+    flat = _summed(own, dist.group.WORLD) / dist.get_world_size()
     for module, part in zip(buffers, flat.split([2 * len(m.bias) for m in buffers]), strict=True):
         mean, variance = part.chunk(2)
         module.running_mean.copy_(mean)

@@ -47,7 +47,7 @@ class Job:
     batch : samples per rank by epoch
     accumulate : backward passes per step; each takes its part of the rank's batch
     rate : learning rate by epoch
-    bn_ranks : ranks whose batches are normalised together; 0 for all
+    bn_ranks : ranks whose batches are normalised together, 0 for all; tiles of the grid where `options` has one
     bn_momentum : share of a new batch in the running statistics; raise it where there are few steps
     precision : of convolutions and matrix products; weights and their update stay in fp32
     gradient_dtype : in which gradients travel
@@ -120,7 +120,8 @@ class Trainer:
 
     def _build(self) -> nn.Module:
         size = self.job.bn_ranks or self.world_size
-        group = join_groups(tiles(self.world_size, size)) if size > 1 and self.world_size > 1 else None
+        together = size > 1 and self.world_size > 1
+        group = join_groups(tiles(self.world_size, size, grid=self.job.options.get("grid"))) if together else None
         return build(
             self.job.model, num_classes=self.data.num_classes, resolution=self.data.resolution,
             channels=self.data.channels, norm=partial(GroupBatchNorm, group=group, momentum=self.job.bn_momentum),
@@ -194,7 +195,17 @@ class Trainer:
         }  # fmt: skip
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Take up where `state` was taken."""
+        """Take up where `state` was taken.
+
+        Raises
+        ------
+        InvalidInput : it was taken in the middle of an epoch by another number of ranks.
+        """
+        if state["step"] and state["world_size"] != self.world_size:
+            raise InvalidInput(
+                f"the checkpoint was taken in the middle of an epoch by {state['world_size']} ranks, got "
+                f"{self.world_size}; resume with as many, or from the end of an epoch"
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scale is not None and state["scale"] is not None:

@@ -19,6 +19,7 @@ from realrun.data import InMemory, Synthetic, digits
 from realrun.gradients import GradientBuckets, LossScale, reducer
 from realrun.learning_rate import LearningRate
 from realrun.ranks import preload
+from realrun.records import synthetic_images, write_shards
 from realrun.train import Job, Trainer, train
 from simnet.algorithms.registry import algorithms
 from simnet.collective import Kind
@@ -224,6 +225,34 @@ def test_a_resumed_run_equals_one_that_did_not_stop_bit_for_bit(
     for index, state in whole["optimizer"]["state"].items():
         for key, value in state.items():
             assert value is None or torch.equal(value, resumed["optimizer"]["state"][index][key])
+
+
+def test_a_checkpoint_from_inside_an_epoch_needs_as_many_ranks() -> None:
+    trainer = Trainer(_job(), data=_data())
+    state = trainer.state()
+    with pytest.raises(InvalidInput, match="middle of an epoch by 4 ranks, got 1"):
+        trainer.resume(state | {"step": 3, "world_size": 4})
+    trainer.resume(state | {"step": 0, "world_size": 4})
+
+
+def test_gradients_in_sixteen_bits_train_nearly_alike(rank_pool: Pools) -> None:
+    job = _job(epochs=1, gradient_dtype="float16")
+    ours = [weights for weights, _ in rank_pool(2).run(weights_after, job, _data())]
+    assert ours[0] == ours[1]
+    np.testing.assert_allclose(ours[0], _alone(replace(job, gradient_dtype="float32"), 2)[0], atol=2e-3)
+
+
+def test_ranks_train_on_shards_of_images_as_one_does(rank_pool: Pools, tmp_path: Path) -> None:
+    write_shards(tmp_path, synthetic_images(20, num_classes=2, width=40, height=32), per_shard=8)
+    job = _job(epochs=1, data=str(tmp_path), resolution=16, batch=BatchControl((BatchPhase(0, 5),)))
+    ours = rank_pool(2).run(epoch_of, job)
+    alone = epoch_of(replace(job, batch=BatchControl((BatchPhase(0, 10),))))
+    assert ours[0]["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+    assert {stage["stage"] for stage in alone["stages"]} == {"read", "decode", "resize", "augment", "all stages"}
+
+
+def epoch_of(job: Job) -> dict[str, Any]:
+    return [row for row in train(job) if row["kind"] == "epoch"][-1]
 
 
 def test_half_precision_skips_steps_that_overflow() -> None:
