@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,16 @@ def samples() -> Path:
     if not folder:
         pytest.skip("SIMNET_SAMPLES does not name a folder of real samples")
     return Path(folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where CI=true, a lab or browser test that is skipped has failed: the machine lacks what it needs."""
+    report = yield
+    demanded = any(item.get_closest_marker(name) for name in ("lab", "browser"))
+    if report.skipped and demanded and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} may not be skipped where CI=true: {report.longrepr}"
+    return report
