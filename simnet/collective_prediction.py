@@ -80,11 +80,12 @@ def predict_collective(
         raise InvalidInput(f"cost and profile exclude each other, got {cost.name} and {fitted.name}; leave one out")
     if fitted is not None and cluster == "uniform" and bandwidth is None and latency is None:
         bandwidth, latency = _UNLIMITED, 0.0
-    site = _site(
-        cluster, bandwidth=bandwidth, latency=latency, ranks=ranks, ranks_per_node=ranks_per_node, catalog=catalog
-    )
-    schedule = _schedule(algorithm, ranks, grid, site.ranks_per_node if ranks_per_node is None else ranks_per_node)
-    counts = _counts(sizes, dtype, schedule)
+    site = find_site(
+        ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
+        catalog=catalog,
+    )  # fmt: skip
+    schedule = build_schedule(algorithm, site, grid=grid)
+    counts = counts_of(sizes, dtype, schedule)
     prices = [(cost or AlphaBeta(), 0.0)] if fitted is None else _prices(fitted)
     timed = [
         engines.run(
@@ -92,7 +93,7 @@ def predict_collective(
         )
         for model, gamma in prices
     ]
-    rows = _rows(schedule, site, counts, dtype, timed[0])
+    rows = rows_of(schedule, site, counts, dtype, timed[0])
     return rows if fitted is None else _with_interval(rows, fitted, [run.time for run in timed])
 
 
@@ -132,21 +133,24 @@ def _with_interval(
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
+class Site:
+    """Ranks placed on a cluster; ranks_per_node is the size of the groups that hierarchical algorithms form."""
+
     name: str
     paths: Paths
     ranks_per_node: int
 
 
-def _site(
-    cluster: str | Cluster,
+def find_site(
     *,
-    bandwidth: str | float | None,
-    latency: str | float | None,
     ranks: int,
-    ranks_per_node: int | None,
-    catalog: str | None,
-) -> _Site:
+    cluster: str | Cluster = "uniform",
+    bandwidth: str | float | None = None,
+    latency: str | float | None = None,
+    ranks_per_node: int | None = None,
+    catalog: str | None = None,
+) -> Site:
+    """Place ranks on a cluster; parameters and errors as for `predict_collective`."""
     if cluster == "uniform":
         if bandwidth is None or latency is None:
             raise InvalidInput("the cluster uniform needs a bandwidth and a latency, such as 12.5 GB/s and 1 us")
@@ -159,17 +163,18 @@ def _site(
     if ranks < 1:
         raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
     paths = cluster_paths(chosen, ranks, ranks_per_node=None if cluster == "uniform" else ranks_per_node)
-    return _Site(chosen.name, paths, chosen.node.num_devices)
+    return Site(chosen.name, paths, chosen.node.num_devices if ranks_per_node is None else ranks_per_node)
 
 
-def _schedule(algorithm: str, ranks: int, grid: str | Grid | None, per_node: int) -> Schedule:
+def build_schedule(algorithm: str, site: Site, *, grid: str | Grid | None = None) -> Schedule:
+    """Build an algorithm for the ranks of a site; algorithms that form groups form them of its nodes."""
     shape = parse_grid(grid) if isinstance(grid, str) else grid
-    takes = find(algorithm).options
-    fits = "ranks_per_node" in takes and ranks % per_node == 0
-    return build(algorithm, ranks, grid=shape, ranks_per_node=per_node if fits else None)
+    fits = "ranks_per_node" in find(algorithm).options and site.paths.world_size % site.ranks_per_node == 0
+    return build(algorithm, site.paths.world_size, grid=shape, ranks_per_node=site.ranks_per_node if fits else None)
 
 
-def _counts(sizes: str | int | Sequence[Bytes], dtype: str, schedule: Schedule) -> list[int]:
+def counts_of(sizes: str | int | Sequence[Bytes], dtype: str, schedule: Schedule) -> list[int]:
+    """Elements per rank of each size, rounded down to what the collective can divide."""
     if dtype not in ITEM_SIZES:
         raise InvalidInput(f"dtype must be one of {', '.join(ITEM_SIZES)}, got {dtype!r}")
     given = parse_sizes(sizes) if isinstance(sizes, str) else [sizes] if isinstance(sizes, int) else list(sizes)
@@ -179,9 +184,10 @@ def _counts(sizes: str | int | Sequence[Bytes], dtype: str, schedule: Schedule) 
     return [int(size) // ITEM_SIZES[dtype] // multiple * multiple for size in given]
 
 
-def _rows(
-    schedule: Schedule, site: _Site, counts: list[int], dtype: str, timed: Estimate
+def rows_of(
+    schedule: Schedule, site: Site, counts: list[int], dtype: str, timed: Estimate
 ) -> list[CollectivePrediction]:
+    """Rows of a timed schedule, one per count."""
     rows = []
     kind, ranks = schedule.collective.kind, schedule.world_size
     for i, count in enumerate(counts):

@@ -89,6 +89,8 @@ class CollectivePrediction:
     low_s: Seconds | None = None
     high_s: Seconds | None = None
     reason: str = ""
+    runner_up: str = ""
+    runner_up_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def command(
@@ -14,7 +17,9 @@ def command(
     cluster: Annotated[str, typer.Option(help="A name from `simnet catalog clusters`, or uniform.")] = "uniform",
     bandwidth: Annotated[str | None, typer.Option(help="Of every port of uniform, such as '12.5 GB/s'.")] = None,
     latency: Annotated[str | None, typer.Option(help="Of every message on uniform, such as '1 us'.")] = None,
-    algorithm: Annotated[str, typer.Option(help="A name from `simnet catalog algorithms`.")] = "ring",
+    algorithm: Annotated[
+        str, typer.Option(help="A name from `simnet catalog algorithms`, or auto for the fastest per size.")
+    ] = "ring",
     grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
     ranks_per_node: Annotated[int | None, typer.Option(help="Devices used of every node; default all.")] = None,
     sizes: Annotated[
@@ -32,6 +37,12 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="One JSON object per size.")] = False,
 ) -> None:
     """Predict a collective for every size on a described cluster."""
+    if algorithm == "auto":
+        _choose(
+            ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
+            catalog=catalog, sizes=sizes, dtype=dtype, json=json, unused={"grid": grid, "profile": profile},
+        )  # fmt: skip
+        return
     from simnet.cli.app import print_json
     from simnet.collective_prediction import predict_collective
     from simnet.costs.registry import of_text
@@ -47,3 +58,40 @@ def command(
         return
     for line in nccl_table(rows):
         print(line)
+
+
+def _choose(
+    *,
+    sizes: str,
+    dtype: str,
+    json: bool,
+    unused: Mapping[str, object],
+    **place: Any,
+) -> None:
+    from dataclasses import asdict
+
+    from simnet.choice import choose
+    from simnet.cli.app import print_json
+    from simnet.collective_prediction import find_site
+    from simnet.errors import InvalidInput
+    from simnet.tables import nccl_table
+
+    for name, value in unused.items():
+        if value is not None:
+            raise InvalidInput(f"--algorithm auto takes no --{name}, got {value}; name an algorithm or leave it out")
+    choice = choose(find_site(**place), sizes, dtype=dtype)
+    if json:
+        print_json({"kind": "row", **asdict(row)} for row in choice.rows)
+        print_json({"kind": "crossover", **asdict(crossover)} for crossover in choice.crossovers)
+        print_json({"kind": "refused", "algorithm": name, "reason": why} for name, why in choice.refused.items())
+        return
+    for line in nccl_table(choice.rows):
+        print(line)
+    for row in choice.rows:
+        if row.runner_up_s is not None and row.time_s > 0:
+            print(f"# {row.size_bytes:>12} bytes: {row.algorithm}, then {row.runner_up} "
+                  f"{row.runner_up_s / row.time_s - 1:+.1%}")  # fmt: skip
+    for crossover in choice.crossovers:
+        print(f"# from {crossover.size_bytes} bytes on: {crossover.above} in place of {crossover.below}")
+    for name, why in choice.refused.items():
+        print(f"# not tried: {name}: {why}")

@@ -1,0 +1,50 @@
+"""`simnet trace`: a collective message by message, as a file that Perfetto opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    *,
+    ranks: Annotated[int, typer.Option(help="How many devices take part.")],
+    out: Annotated[Path, typer.Option(help="File to write, such as trace.json.")],
+    cluster: Annotated[str, typer.Option(help="A name from `simnet catalog clusters`, or uniform.")] = "uniform",
+    bandwidth: Annotated[str | None, typer.Option(help="Of every port of uniform, such as '12.5 GB/s'.")] = None,
+    latency: Annotated[str | None, typer.Option(help="Of every message on uniform, such as '1 us'.")] = None,
+    algorithm: Annotated[str, typer.Option(help="A name from `simnet catalog algorithms`.")] = "ring",
+    grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
+    ranks_per_node: Annotated[int | None, typer.Option(help="Devices used of every node; default all.")] = None,
+    size: Annotated[str, typer.Option(help="Bytes per rank; K, M, G = 2**10, 20, 30.")] = "32M",
+    dtype: Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, ...")] = "float",
+    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object that says what was written.")] = False,
+) -> None:
+    """Simulate a collective and write its timeline; open it at ui.perfetto.dev or chrome://tracing."""
+    from simnet.cli.app import print_json
+    from simnet.collective_prediction import ITEM_SIZES, build_schedule, counts_of, find_site
+    from simnet.costs.alpha_beta import AlphaBeta
+    from simnet.critical_path import link_name
+    from simnet.exporters.perfetto import write_trace
+    from simnet.interpreters.program import Job
+    from simnet.interpreters.simulate import simulate_jobs
+
+    site = find_site(
+        ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
+        catalog=catalog,
+    )  # fmt: skip
+    schedule = build_schedule(algorithm, site, grid=grid)
+    count = counts_of(size, dtype, schedule)[0]
+    job = Job(schedule, count, itemsize=ITEM_SIZES[dtype])
+    done = simulate_jobs([job], site.paths, AlphaBeta(), timeline=True)
+    assert done.timeline is not None
+    names = [link_name(site.paths, link) for link in range(len(site.paths.link_bandwidth))]
+    write_trace(done.timeline, out, paths=site.paths, link_names=names, name=schedule.name)
+    row = {"out": str(out), "messages": done.num_messages, "time_s": done.time}
+    if json:
+        print_json([row])
+    else:
+        print(f"wrote {done.num_messages} messages, {done.time * 1e6:.2f} us, to {out}; open it at ui.perfetto.dev")

@@ -1,0 +1,91 @@
+"""simnet allreduce, explain and trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from simnet.cli.app import command_line
+from simnet.errors import InvalidInput
+
+UNIFORM = ("--bandwidth", "12.5 GB/s", "--latency", "1 us")
+
+
+def run(*arguments: str) -> str:
+    outcome = CliRunner().invoke(command_line("simnet.cli", summary="test"), list(arguments))
+    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
+        raise outcome.exception
+    return outcome.stdout
+
+
+def rows(*arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
+
+
+def test_a_ring_of_1024_ranks_takes_10230_us() -> None:
+    (row,) = rows("allreduce", "--ranks", "1024", *UNIFORM, "--sizes", "51200000")
+    assert row["time_s"] == pytest.approx(10_230e-6, rel=1e-9)
+    assert row["exact"] is True
+    assert row["engine"] == "estimate"
+    keys = "collective algorithm cluster ranks size_bytes count dtype time_s algbw_bytes_per_s busbw_bytes_per_s"
+    assert set(keys.split()) <= set(row)
+    assert row["busbw_bytes_per_s"] == pytest.approx(2 * 1023 / 1024 * 51_200_000 / 10_230e-6)
+
+
+def test_the_table_has_a_line_per_size_and_the_columns_of_nccl_tests() -> None:
+    text = run("allreduce", "--ranks", "16", "--cluster", "abci", "--algorithm", "torus2d", "--grid", "4x4",
+               "--sizes", "1K:1M:2")  # fmt: skip
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [int(line.split()[0]) for line in lines] == [2**k for k in range(10, 21)]
+    assert "algbw" in text
+    assert "busbw" in text
+
+
+def test_auto_names_runner_up_and_crossover() -> None:
+    found = rows("allreduce", "--ranks", "16", "--cluster", "abci", "--algorithm", "auto", "--sizes", "64:16M:64")
+    kinds = {row["kind"] for row in found}
+    assert {"row", "crossover"} <= kinds
+    assert all(row["runner_up"] for row in found if row["kind"] == "row")
+    assert "in place of" in run(
+        "allreduce", "--ranks", "16", "--cluster", "abci", "--algorithm", "auto", "--sizes", "64:16M:64"
+    )
+
+
+def test_explain_prints_terms_that_add_up() -> None:
+    total, *others = rows("explain", "--ranks", "8", "--cluster", "abci", "--algorithm", "torus2d", "--size", "1M")
+    terms = [total[f"{name}_s"] for name in ("waiting", "latency", "bandwidth", "sharing", "reduction")]
+    assert sum(terms) == pytest.approx(total["time_s"])
+    assert {row["kind"] for row in others} == {"hop", "link"}
+    assert "critical path" in run("explain", "--ranks", "8", "--cluster", "abci", "--size", "1M")
+
+
+def test_trace_writes_a_file_that_json_reads(tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    (row,) = rows("trace", "--ranks", "4", *UNIFORM, "--size", "64K", "--out", str(out))
+    assert row["messages"] == 24
+    assert json.loads(out.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--ranks", "4"), "needs a bandwidth and a latency"),
+        (("--ranks", "4", "--bandwidth", "12.5", "--latency", "1 us"), "needs a unit"),
+        (("--ranks", "0", *UNIFORM), "ranks must be 1"),
+        (("--ranks", "4", "--cluster", "nowhere"), "unknown cluster"),
+        (("--ranks", "4", *UNIFORM, "--algorithm", "rign"), "unknown algorithm"),
+        (("--ranks", "6", *UNIFORM, "--algorithm", "torus2d", "--grid", "4x4"), "4x4|16"),
+        (("--ranks", "4", *UNIFORM, "--sizes", "8:4:2"), "begin above their end"),
+        (("--ranks", "4", *UNIFORM, "--dtype", "fp7"), "dtype must be one of"),
+        (("--ranks", "4", *UNIFORM, "--engine", "guess"), "engine must be one of"),
+        (("--ranks", "4", "--cluster", "abci", "--latency", "1 us"), "belong to the cluster uniform"),
+        (("--ranks", "4", *UNIFORM, "--algorithm", "auto", "--grid", "2x2"), "takes no --grid"),
+    ],
+)
+def test_wrong_requests_are_refused_in_one_sentence(arguments: tuple[str, ...], text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        run("allreduce", *arguments)
