@@ -27,7 +27,8 @@ FORMAT = "nvidia-smi topo -m"
 _CODE = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC")
 _PEER = {"OK", "CNS", "GNS", "TNS", "NS", "U"}
 _HEADER = re.compile(r"^\s*GPU0")
-_NAME = r"GPU\d+|NIC\d+|mlx\d+_\d+|[a-z]+[a-z0-9]*_?\d+"
+_PREFIXED = re.compile(r"^(\S+): ?\s+GPU0(?!\s+X)")
+_NAME = r"GPU\d+|NIC\d+|[a-z][a-z0-9_]*\d"
 _NAMES = re.compile(_NAME)
 _ROW = re.compile(rf"^\s*({_NAME})\s+(\S.*)$")
 _HOST = re.compile(r"(\S+)\s+nvidia-smi topo -m")
@@ -38,8 +39,10 @@ _GENERATIONS = ((4, "nvlink1"), (6, "nvlink2"), (12, "nvlink3"), (18, "nvlink4")
 
 def detect(text: str) -> bool:
     """Whether a line begins a matrix and a row of it follows somewhere."""
+    rows = r"^(\S+: )?\s*GPU\d+\s+\S"
     lines = text.splitlines()
-    return any(_HEADER.match(line) for line in lines) and any(re.match(r"^\s*GPU\d+\s+\S", line) for line in lines)
+    headed = any(_HEADER.match(line) or _PREFIXED.match(line) for line in lines)
+    return headed and any(re.match(rows, line) for line in lines)
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ def read(text: str, name: str, *, device: str | None = None) -> list[Machine]:
     ------
     InvalidInput : a matrix that lacks rows or cells, or contradicts itself, or tells peer access and not links.
     """
-    matrices = list(_matrices(text.splitlines(), name))
+    matrices = [matrix for host, lines in _by_host(text.splitlines()) for matrix in _matrices(lines, name, host)]
     if not matrices:
         raise InvalidInput(f"{name} has no matrix of nvidia-smi topo -m that begins with a line of device names")
     for matrix in matrices:
@@ -81,8 +84,18 @@ def _label(matrix: _Matrix, index: int, count: int, name: str) -> str:
     return matrix.host or (name if count == 1 else f"{name}-{index + 1}")
 
 
-def _matrices(lines: Sequence[str], name: str) -> Iterator[_Matrix]:
-    matrix, host = None, ""
+def _by_host(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Lines of every host whose name a parallel shell has put before them ("node01: "), else all lines."""
+    hosts = dict.fromkeys(found[1] for line in lines if (found := _PREFIXED.match(line)))
+    for host in hosts:
+        start = f"{host}: "
+        yield host, [line[len(start) :] for line in lines if line.startswith(start)]
+    if not hosts:
+        yield "", list(lines)
+
+
+def _matrices(lines: Sequence[str], name: str, host: str) -> Iterator[_Matrix]:
+    matrix = None
     for number, line in enumerate(lines, 1):
         if found := _HOST.search(line):
             host = found[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ from simnet.importers.machine import Imported, Machine
 _READERS = (nccl_topology, simgrid, rocm_smi_topology, ibnetdiscover, astra_sim_network, nvidia_smi_topology)
 
 LARGEST = 24 * 2**20
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def formats() -> list[str]:
@@ -73,4 +75,4 @@ def _text(path: Path, *, most: int = LARGEST + 1) -> str:
         raise InvalidInput(f"{path} is larger than {LARGEST // 2**20} MiB, which no topology file is")
     if not text.strip():
         raise InvalidInput(f"{path} is empty; give a topology file")
-    return text
+    return _COLOURS.sub("", text)

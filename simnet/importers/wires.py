@@ -9,9 +9,8 @@ from functools import cache
 from simnet.catalog import load_link
 from simnet.errors import InvalidInput
 from simnet.hardware import LinkType, Quantity, Wire
-from simnet.units import GBIT_PER_S, BytesPerSecond
+from simnet.units import GBIT_PER_S, BytesPerSecond, Dimension, parse
 
-_SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s(?:\s*PCIe)?\s*")
 _PCIE_TYPES = ((8.0, "pcie3-x16"), (16.0, "pcie4-x16"), (64.0, "pcie5-x16"))
 # Share of the raw rate that data reach, with packet headers off: as the catalogue has it for PCI Express 3.
 _PCIE_SHARE, _PCIE_LOW, _PCIE_HIGH = 0.79, 0.65, 0.84
@@ -50,12 +49,12 @@ def pcie_raw(speed: str, width: int) -> BytesPerSecond | None:
     ------
     InvalidInput : a speed of another form, or a width that no link has.
     """
-    if not speed.strip() or width == 0:
+    text = speed.replace("PCIe", "").strip()
+    if not text or text.lower().startswith("unknown") or width == 0:
         return None
-    match = _SPEED.fullmatch(speed)
-    if match is None or width not in (1, 2, 4, 8, 12, 16, 32):
-        raise InvalidInput(f"a PCIe link needs a speed such as 16.0 GT/s and 1 to 32 lanes, got {speed!r} x {width}")
-    rate = float(match[1])
+    if width not in (1, 2, 4, 8, 12, 16, 32):
+        raise InvalidInput(f"a PCIe link has 1 to 32 lanes, got {width}")
+    rate = parse(text, Dimension.TRANSFERS, name="speed of a PCIe link") / 1e9
     coding = 8 / 10 if rate <= 5 else 128 / 130 if rate <= 32 else 242 / 256
     return rate * 1e9 / 8 * width * coding
 

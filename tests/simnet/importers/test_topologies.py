@@ -16,6 +16,7 @@ from simnet.errors import InvalidInput
 from simnet.importers.machine import Machine
 from simnet.importers.report import select
 from simnet.importers.topology import detect, formats, read_topology
+from simnet.importers.wires import pcie_raw
 from simnet.topologies.registry import BuiltFabric, build
 
 DATA = Path(__file__).parents[2] / "data" / "topologies"
@@ -292,3 +293,40 @@ def test_import_refuses_what_is_no_topology(tmp_path: Path) -> None:
 
 def test_import_tells_the_rows_of_a_log() -> None:
     assert "busbw" in run(str(DATA.parent / "logs" / "new_8_ranks.log"))
+
+
+def test_matrices_keep_their_hosts_colours_and_odd_names(tmp_path: Path) -> None:
+    rows = [
+        "\x1b[4m\tGPU0\tGPU1\tmlx5_bond_0\tCPU Affinity\tNUMA Affinity\x1b[0m",
+        "GPU0\t X \tNV4\tPIX\t0-7\t0", "GPU1\tNV4\t X \tSYS\t0-7\t0", "mlx5_bond_0\tPIX\tSYS\t X ",
+    ]  # fmt: skip
+    plain, shell = tmp_path / "plain.txt", tmp_path / "shell.txt"
+    plain.write_text("\n".join(rows) + "\n")
+    mixed = [f"{host}: {row}" for row in rows for host in ("node02", "node01")]
+    shell.write_text("\n".join(mixed) + "\n")
+    (machine,) = read_topology(plain).machines
+    assert machine.facts["gpu_nic_pairs"] == {"PIX": 1, "SYS": 1}
+    hosts = read_topology(shell).machines
+    assert [one.name for one in hosts] == ["node02", "node01"]
+    assert all(one.facts == machine.facts for one in hosts)
+
+
+@pytest.mark.parametrize(
+    ("speed", "width", "raw"),
+    [
+        ("8000 MT/s", "16", 8e9 * 16 / 8 * 128 / 130),
+        ("2.5 GT/s", "4", 2.5e9 * 4 / 8 * 0.8),
+        ("64 GT/s PCIe", "16", 64e9 * 16 / 8 * 242 / 256),
+        ("Unknown", "0", None),
+        ("", "16", None),
+    ],
+)
+def test_pcie_speeds_of_every_spelling_are_read(speed: str, width: str, raw: float | None) -> None:
+    assert pcie_raw(speed, int(width)) == (None if raw is None else pytest.approx(raw))
+
+
+def test_a_pcie_speed_without_a_unit_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="bare number"):
+        pcie_raw("8", 16)
+    with pytest.raises(InvalidInput, match="1 to 32 lanes"):
+        pcie_raw("8 GT/s", 7)
