@@ -67,9 +67,10 @@ def _executor(
 ) -> Executor:
     parent = group_of(group)
     known = _executors.setdefault(parent, {})
-    key = (algorithm, tuple(sorted(options.items())), settings)
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    key = (algorithm, tuple(sorted(plain.items())), settings)
     if key not in known:
-        schedule = registry.build(algorithm, dist.get_world_size(parent), **options)
+        schedule = registry.build(algorithm, dist.get_world_size(parent), **plain)
         if schedule.collective.kind is not Kind.ALL_REDUCE:
             names = ", ".join(registry.algorithms(Kind.ALL_REDUCE))
             raise InvalidInput(f"{algorithm} does {schedule.collective.kind}, no all_reduce; choose one of {names}")

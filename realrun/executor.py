@@ -183,12 +183,21 @@ def _require_layout(tensor: torch.Tensor, reduce_dtype: torch.dtype | None, fact
         )
     if tensor.layout != torch.strided:
         raise Unsupported(f"layout {tensor.layout} is not supported; pass a dense tensor")
-    shared = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    if shared:
+    if not tensor.is_contiguous() and _may_share_memory(tensor):
         raise InvalidInput(
-            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} has elements that share memory, "
-            "so a sum in place is undefined; pass tensor.contiguous() and use its result"
+            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} may have elements that "
+            "share memory, so a sum in place is undefined; pass tensor.contiguous() and use its result"
         )
+
+
+def _may_share_memory(tensor: torch.Tensor) -> bool:
+    """Whether not every stride, from the smallest on, reaches beyond all elements of the smaller ones."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _require_finite(tensor: torch.Tensor, name: str) -> None:

@@ -1,7 +1,7 @@
 """How messages of one channel travel: one process group, one order, one thread or stream.
 
 NCCL ignores tags, so a channel is a process group of its own. Within a channel, steps run in
-order; channels run beside each other. Three kinds of lane run the same loop:
+order; channels run beside each other. Two kinds of lane run the same loop:
 
 - gloo, MPI (`HostLane`): a thread posts a step, waits for it, applies it;
 - NCCL (`StreamLane`): the host only enqueues, a CUDA stream of the lane does the waiting.

@@ -46,7 +46,8 @@ class ProbePlan:
     Attributes
     ----------
     pairs : how many pairs of ranks, taken evenly from all there are; 0 for all
-    loaded : all ranks exchange at once, in neighbouring pairs, instead of pair by pair
+    loaded : all ranks exchange at once instead of pair by pair: neighbours, and over several hosts also each rank
+        of one half with one of the other
     one_way : messages there and back, besides those both ways at once
     rates : also the rates of addition and copy at sizes where they outweigh the call (64 KiB and more),
         on every rank at once where loaded, else on rank 0

@@ -53,7 +53,7 @@ def probe(plan: ProbePlan) -> Iterator[dict[str, Any]]:
     if world_size < 2:
         raise InvalidInput(f"a probe needs 2 ranks or more, got {world_size}; use --ranks 2")
     site = Site.here(plan.timeout)
-    for pairs in _rounds(world_size, plan):
+    for pairs in _rounds(world_size, plan, across=len(site.environment["hosts"]) > 1):
         for size in plan.sizes:
             yield from _message_records(plan, site, pairs, size)
     if plan.rates:
@@ -98,10 +98,12 @@ class Site:
         }  # fmt: skip
 
 
-def _rounds(world_size: int, plan: ProbePlan) -> list[list[Pair]]:
-    """Pairs that are measured at the same time."""
+def _rounds(world_size: int, plan: ProbePlan, *, across: bool) -> list[list[Pair]]:
+    """Pairs that are measured at the same time; loaded: all neighbours and, `across` hosts, all of the two halves."""
     if plan.loaded:
-        return [[(rank, rank + 1) for rank in range(0, world_size - 1, 2)]]
+        neighbours = [(rank, rank + 1) for rank in range(0, world_size - 1, 2)]
+        half = world_size // 2
+        return [neighbours, [(rank, rank + half) for rank in range(half)]] if across else [neighbours]
     every = [(a, b) for a in range(world_size) for b in range(a + 1, world_size)]
     number = min(plan.pairs or len(every), len(every))
     return [[every[int(i)]] for i in np.linspace(0, len(every) - 1, number).round()]

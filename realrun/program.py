@@ -16,9 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from simnet.collective import IntArray
-from simnet.errors import InvalidInput
 from simnet.interpreters.execute import element_bounds
-from simnet.schedule import Op, Repeat, Schedule, Step
+from simnet.schedule import Op, Repeat, Schedule, Step, chunk_bounds, transfer_elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class Program:
     schedule: Schedule
     rank: int
     channels: tuple[tuple[ChunkStep, ...], ...]
-    crossings: IntArray
+    crosses: bool
     digest: str
 
     def bind(self, count: int) -> BoundProgram:
@@ -145,22 +144,19 @@ class Program:
         ------
         InvalidInput : count does not fit the schedule's chunks; raised on every rank alike.
         """
-        bounds = element_bounds(self.schedule, count)
-        self._require_equal_chunks(count, bounds)
-        edges = bounds.tolist()
+        self._require_equal_chunks(count)
+        edges = element_bounds(self.schedule, count).tolist()
         channels = tuple(ChannelProgram.of(_bound_steps(steps, edges, count)) for steps in self.channels)
         result = self._result(edges)
         return BoundProgram(count, edges[-1] - count, channels, result, result == ((0, count),) or count == 0)
 
-    def _require_equal_chunks(self, count: int, bounds: IntArray) -> None:
-        name, num_chunks = self.schedule.name, self.schedule.num_chunks
-        src, dst, length = self.crossings
-        uneven = bounds[src + length] - bounds[src] != bounds[dst + length] - bounds[dst]
-        if (self.schedule.num_scratch and count % num_chunks) or uneven.any():
-            raise InvalidInput(
-                f"{name} moves data between chunks of different sizes: {count} elements do not divide into "
-                f"{num_chunks} equal chunks; use a multiple of {num_chunks}"
-            )
+    def _require_equal_chunks(self, count: int) -> None:
+        """Look at all ranks' rows, so that every rank raises where one has to."""
+        if not self.crosses or count % self.schedule.num_chunks == 0:
+            return
+        bounds = chunk_bounds(count, self.schedule.num_chunks)
+        for step in self.schedule.expand():
+            transfer_elements(step, self.schedule, bounds)
 
     def _result(self, edges: list[int]) -> tuple[tuple[int, int], ...]:
         merged: list[tuple[int, int]] = []
@@ -183,19 +179,19 @@ def compile_rank(schedule: Schedule, rank: int) -> Program:
     The schedule is trusted to be valid (see `simnet.schedule.validate`, `simnet verify`).
     """
     channels: list[list[ChunkStep]] = [[] for _ in range(schedule.num_channels)]
-    digest, crossings = hashlib.sha256(_identity(schedule).encode()), _Crossings()
-    index = 0
+    digest = hashlib.sha256(_identity(schedule).encode())
+    crosses, index = schedule.num_scratch > 0, 0
     for item in schedule.steps():
         step, times = (item.step, item.times) if isinstance(item, Repeat) else (item, 1)
         _feed(digest, item)
+        crosses = crosses or bool((step.src_chunk != step.dst_chunk).any())
         own = _own_rows(item, rank)
         for k in range(times):
             for channel, part in _by_channel(own.at(k) if isinstance(own, Repeat) else own):
                 channels[channel].append(_chunk_step(index, part, rank))
-            crossings.add(item.at(k) if isinstance(item, Repeat) else step)
             index += 1
     steps = tuple(tuple(c) for c in channels)
-    return Program(schedule, rank, steps, crossings.columns(), digest.hexdigest()[:16])
+    return Program(schedule, rank, steps, crosses, digest.hexdigest()[:16])
 
 
 def _identity(schedule: Schedule) -> str:
@@ -238,23 +234,6 @@ def _chunk_step(index: int, step: Step, rank: int) -> ChunkStep:
             sends.setdefault(t.dst, []).append(ChunkRange(t.src_chunk, t.count, t.op, row))
     sides = (tuple(ChunkMessage(peer, tuple(r)) for peer, r in side.items()) for side in (receives, sends))
     return ChunkStep(index, *sides)
-
-
-class _Crossings:
-    """Distinct (src_chunk, dst_chunk, count) of rows whose chunks differ, over all ranks."""
-
-    def __init__(self) -> None:
-        self._rows: set[tuple[int, int, int]] = set()
-
-    def add(self, step: Step) -> None:
-        moved = step.src_chunk != step.dst_chunk
-        if moved.any():
-            self._rows.update(
-                zip(*(c[moved].tolist() for c in (step.src_chunk, step.dst_chunk, step.count)), strict=True)
-            )
-
-    def columns(self) -> IntArray:
-        return np.array(sorted(self._rows), dtype=np.int64).reshape(-1, 3).T
 
 
 def _bound_steps(steps: tuple[ChunkStep, ...], edges: list[int], border: int) -> Iterator[RankStep]:

@@ -27,10 +27,8 @@ from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
 GRACE: Seconds = 2.0
-_preloaded = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
-
-
 Task: TypeAlias = Callable[..., Any] | str
+_preloaded = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
 
 
 class RankPool:
@@ -151,7 +149,8 @@ class RankPool:
         while waiting:
             ready = self._ready(waiting, limit)
             if not ready and (not errors or not self._release(errors)):
-                self._fail(errors, self._silence(waiting, timeout))
+                limits = "after the others failed" if errors else f"within {timeout:g} s"
+                self._fail(errors, f"no answer from rank {', '.join(map(str, waiting))} {limits}")
             for rank in ready:
                 kind, value = self._receive(rank)
                 if kind == "row":
@@ -190,10 +189,6 @@ class RankPool:
         code = self._processes[rank].exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
         return f"rank {rank}, process {self._processes[rank].pid}: {how} in the middle of a task"
-
-    def _silence(self, waiting: dict[int, Connection], timeout: Seconds | None) -> str:
-        limit = "after the others failed" if timeout is None else f"within {timeout:g} s"
-        return f"no answer from rank {', '.join(map(str, waiting))} {limit}"
 
     def _raise(self, errors: dict[int, BaseException]) -> None:
         alike = {(type(e), str(e)) for e in errors.values()}
@@ -240,6 +235,8 @@ def reference(function: Task) -> tuple[str, str, str]:
 
 def resolve(module: str, file: str, name: str) -> Callable[..., Any]:
     """Find a function by its module's name, or, for scripts and tests outside the path, by its file."""
+    if not file:
+        return getattr(importlib.import_module(module), name)
     if module == "__main__":
         module = "__mp_main__"
     if module not in sys.modules:
@@ -259,13 +256,13 @@ def _main_module_hidden() -> Iterator[None]:
     """Keep multiprocessing from importing the user's script again in every rank."""
     import __main__
 
-    kept = {key: getattr(__main__, key, None) for key in ("__file__", "__spec__")}
+    names = vars(__main__)
+    kept: dict[str, Any] = {key: names[key] for key in ("__file__", "__spec__") if key in names}
     try:
-        __main__.__file__ = __main__.__spec__ = None  # type: ignore[assignment]
+        names.update(dict.fromkeys(kept))
         yield
     finally:
-        for key, value in kept.items():
-            setattr(__main__, key, value)
+        names.update(kept)
 
 
 def _serve(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Seconds) -> None:

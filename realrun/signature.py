@@ -23,6 +23,7 @@ from simnet.errors import InvalidInput
 from simnet.units import Seconds
 
 _LENGTH = 1024
+_LONGEST_TEXT, _MOST_ABSENT = 600, 32
 _PROGRAM = "the signature exchange"
 
 
@@ -90,7 +91,7 @@ def _judge(own: Signature, court: Court, timeout: Seconds) -> dict[str, Any]:
     deadline = time.monotonic() + timeout
     absent = [peer for peer, work in works.items() if not _done(work, deadline)]
     present = {0: own.encode()} | {peer: _unpack(inbox[peer]) for peer in works if peer not in absent}
-    verdict = {"absent": absent, "difference": "" if absent else difference(present)}
+    verdict = {"absent": absent[:_MOST_ABSENT], "difference": "" if absent else difference(present)[:_LONGEST_TEXT]}
     answer = _pack(json.dumps(verdict))
     replies = [dist.isend(answer, court.peer(peer), group=court.answers) for peer in present if peer]
     for reply in replies:

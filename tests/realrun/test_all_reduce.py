@@ -17,6 +17,7 @@ from simnet.collective import Collective, Kind
 from simnet.errors import Incomplete, InvalidInput, Unsupported, WrongResult
 from simnet.schedule import Op, Schedule, Step, Transfer
 
+STRIDED = ("transposed", "every third of a column", "reversed dimensions")
 ALGORITHMS = ("ring", "torus2d", "hierarchical", "halving_doubling")
 
 
@@ -46,6 +47,15 @@ def channels_last() -> bool:
     expected = 2 * x.clone()
     realrun.all_reduce(x)
     return torch.equal(x, expected)
+
+
+def strided(kind: str) -> bool:
+    whole = torch.arange(60.0).view(5, 12)
+    view = {STRIDED[0]: whole.t(), STRIDED[1]: whole[::2, 1::3], STRIDED[2]: whole.view(5, 3, 4).permute(2, 1, 0)}[kind]
+    expected = 2 * view.clone()
+    untouched = whole.sum() - view.sum()
+    realrun.all_reduce(view, algorithm="halving_doubling")
+    return torch.equal(view, expected) and whole.sum() - view.sum() == untouched
 
 
 def a_scalar() -> float:
@@ -113,6 +123,7 @@ def two_channels_and_scratch(count: int) -> list[int]:
 def first_refusal(function: str) -> str:
     calls = {
         "expanded": lambda: realrun.all_reduce(torch.ones(1).expand(4)),
+        "unfolded": lambda: realrun.all_reduce(torch.ones(5).unfold(0, 3, 1)),
         "boolean": lambda: realrun.all_reduce(torch.ones(4, dtype=torch.bool)),
         "integer mean": lambda: realrun.all_reduce(torch.ones(4, dtype=torch.int64), "avg"),
         "no all_reduce": lambda: realrun.all_reduce(torch.ones(4), algorithm="ring_all_gather"),
@@ -137,6 +148,11 @@ def test_ranks_that_store_rows_and_columns_get_the_same_sum(rank_pool):
 def test_ranks_that_always_check_refuse_other_strides(rank_pool):
     with pytest.raises(InvalidInput, match=r"rank 1 asked for something else.*strides \[1, 2\] instead of \[3, 1\]"):
         rank_pool(2).run(rows_beside_columns, {"checks": "always"})
+
+
+@pytest.mark.parametrize("kind", STRIDED)
+def test_any_view_without_shared_memory_sums_in_place_and_leaves_the_rest(rank_pool, kind):
+    assert rank_pool(2).run(strided, kind) == [True, True]
 
 
 def test_channels_last_and_scalars_sum_in_place(rank_pool):
@@ -230,6 +246,7 @@ def test_a_rank_that_never_comes_is_named(rank_pool, after, where):
     ("call", "text"),
     [
         ("expanded", "share memory"),
+        ("unfolded", "share memory"),
         ("boolean", "dtype torch.bool cannot be reduced"),
         ("integer mean", "no mean, factors or wider sums"),
         ("no all_reduce", "ring_all_gather does all_gather, no all_reduce; choose one of"),

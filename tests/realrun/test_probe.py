@@ -8,7 +8,7 @@ from torch import nn
 
 from realrun.compute import convolution, dtype_of, layer_times, matmul, timed
 from realrun.plans import ProbePlan
-from realrun.probe import probe, traffic
+from realrun.probe import _rounds, probe, traffic
 from simnet.errors import InvalidInput
 from simnet.schedule import validate
 
@@ -38,6 +38,12 @@ def test_pairs_are_taken_evenly_and_a_loaded_probe_keeps_all_ranks_busy(rank_poo
     loaded = rank_pool(4).run(probed, ProbePlan((8,), loaded=True, iterations=1, warmup=0))[0]
     assert [(r["src"].split(":")[1], r["dst"].split(":")[1]) for r in loaded[:2]] == [("0", "1"), ("2", "3")]
     assert [r["quantity"] for r in loaded[4:]] == ["reduction_rate"] * 4 + ["copy_rate"] * 4
+
+
+def test_a_loaded_probe_over_several_hosts_also_pairs_the_halves():
+    plan = ProbePlan((8,), loaded=True)
+    assert _rounds(6, plan, across=True) == [[(0, 1), (2, 3), (4, 5)], [(0, 3), (1, 4), (2, 5)]]
+    assert _rounds(5, plan, across=False) == [[(0, 1), (2, 3)]]
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
