@@ -6,6 +6,7 @@ and how far ranks differ. A draw uses the same inputs for a job and for the base
 
 from __future__ import annotations
 
+import math
 import tomllib
 import zlib
 from collections.abc import Mapping
@@ -86,6 +87,8 @@ class StepPrediction:
     spans: tuple[Span, ...] = field(repr=False)
     draws_s: FloatArray = field(repr=False)
     slow_stage: str = ""
+    p50_s: Seconds = 0.0
+    p95_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,17 @@ class StepModel:
 
     @property
     def between_ranks(self) -> Interval:
-        """Sd of the compute time over ranks: the scenario's own, or that of the catalogue."""
-        return _given(self.scenario.variation.between_ranks, "between_ranks")
+        """Sd of the compute time over ranks: what lasts (the scenario's, or the catalogue's) and noise of a step."""
+        lasting = _given(self.scenario.variation.between_ranks, "between_ranks")
+        fresh = self.scenario.variation.between_steps or 0.0
+        return Interval(*(math.hypot(sd, fresh) for sd in (lasting.value, lasting.low, lasting.high)))
+
+    def over_steps(self, computed: Seconds, step_time: Seconds) -> tuple[Seconds, Seconds]:
+        """Median and 95th percentile over the steps of a run, s, whose ranks compute `computed` s with fresh noise."""
+        noise, ranks = Jitter(self.scenario.variation.between_steps or 0.0), self.scenario.job.devices
+        mean = expected_maximum(noise, ranks)
+        p50, p95 = (step_time + computed * (maximum_quantile(noise, ranks, p) - mean) for p in (0.5, 0.95))
+        return p50, p95
 
     @property
     def interference(self) -> Interval:
@@ -351,6 +363,7 @@ def step_of(model: StepModel) -> StepPrediction:
         central.breakdown(), tuple(central.exposed[0].tolist()), model.sent(job.devices), memory,
         model.efficiency.basis, model.efficiency.match, prices.engine, prices.exact, prices.reason,
         central.spans, drawn.total, model.slow_stage(float((central.total - central.input_stall)[0])),
+        *model.over_steps(float((central.forward + central.backward + central.update)[0]), time.value),
     )  # fmt: skip
 
 

@@ -67,6 +67,8 @@ def _print_json(found: StepPrediction) -> None:
         "reason",
         "basis",
         "slow_stage",
+        "p50_s",
+        "p95_s",
     )
     row = {name: getattr(found, name) for name in plain}
     for name in intervals:
@@ -89,6 +91,8 @@ def _print(model: StepModel, found: StepPrediction) -> None:
     print(
         f"  step                 {step.value * 1e3:.2f} ms, 80 % within {step.low * 1e3:.2f} to {step.high * 1e3:.2f}"
     )
+    if model.scenario.variation.between_steps:
+        print(f"  over steps           median {found.p50_s * 1e3:.2f} ms, 95 % below {found.p95_s * 1e3:.2f} ms")
     rate = found.samples_per_s
     print(f"  speed                {rate.value:,.0f} samples/s, 80 % within {rate.low:,.0f} to {rate.high:,.0f}")
     for label, value in (("one device", found.efficiency_device), ("one node", found.efficiency_node)):

@@ -178,6 +178,13 @@ def test_curves_need_no_grid_of_their_own():
     assert values == sorted(values, reverse=True)
 
 
+def test_noise_over_steps_lengthens_the_step_and_spreads_it():
+    noisy = predict_step(replace(SMALL, variation=Variation(between_ranks=0.0, between_steps=0.05)))
+    still = predict_step(replace(SMALL, variation=Variation(between_ranks=0.0)))
+    assert still.p50_s == still.p95_s == still.step_s.value
+    assert still.step_s.value < noisy.p50_s < noisy.step_s.value < noisy.p95_s
+
+
 STARVED = Input(cores=8, storage_bandwidth=1e8)
 
 
