@@ -43,7 +43,7 @@ def predict_collective(
     cluster: str | Cluster = "uniform",
     bandwidth: str | float | None = None,
     latency: str | float | None = None,
-    algorithm: str = "ring",
+    algorithm: str | Schedule = "ring",
     grid: str | Grid | None = None,
     ranks_per_node: int | None = None,
     sizes: str | int | Sequence[Bytes] = "4:32M:2",
@@ -58,7 +58,7 @@ def predict_collective(
     Parameters
     ----------
     cluster : name in the catalogue, or a record; `uniform` needs bandwidth and latency
-    algorithm : name in the catalogue
+    algorithm : name in the catalogue, or a schedule of that many ranks
     grid : of grid algorithms, "4x4" or (4, 4)
     ranks_per_node : devices used of every node; default all; on uniform, where ranks are alike, the algorithm's groups
     sizes : bytes per rank, as text in nccl-tests' grammar or whole numbers
@@ -166,8 +166,14 @@ def find_site(
     return Site(chosen.name, paths, chosen.node.num_devices if ranks_per_node is None else ranks_per_node)
 
 
-def build_schedule(algorithm: str, site: Site, *, grid: str | Grid | None = None) -> Schedule:
+def build_schedule(algorithm: str | Schedule, site: Site, *, grid: str | Grid | None = None) -> Schedule:
     """Build an algorithm for the ranks of a site; algorithms that form groups form them of its nodes."""
+    if isinstance(algorithm, Schedule):
+        if algorithm.world_size != site.paths.world_size:
+            raise InvalidInput(
+                f"{algorithm.name} is for {algorithm.world_size} ranks, got ranks {site.paths.world_size}"
+            )
+        return algorithm
     shape = parse_grid(grid) if isinstance(grid, str) else grid
     fits = "ranks_per_node" in find(algorithm).options and site.paths.world_size % site.ranks_per_node == 0
     return build(algorithm, site.paths.world_size, grid=shape, ranks_per_node=site.ranks_per_node if fits else None)

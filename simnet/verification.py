@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from simnet.algorithms.registry import Algorithm, Options, algorithms, find
 from simnet.collective import IntArray
 from simnet.errors import Unsupported, WrongResult
+from simnet.importers.msccl import read_msccl
 from simnet.interpreters import execute
 from simnet.interpreters.check import check
 from simnet.programs.lowering import to_schedule
@@ -79,6 +81,20 @@ def verify_program(program: Program, *, slots: int = 0) -> dict[str, Any]:
     except (Unsupported, WrongResult) as error:
         return row | {"steps": None, "reason": f"not to be timed: {error}"}
     return row | {"steps": sum(1 for _ in schedule.expand()), "reason": ""}
+
+
+def read_schedule(path: Path) -> Schedule:
+    """Return an MSCCL program as a schedule that has been checked, with one message buffered per connection.
+
+    Raises
+    ------
+    InvalidInput, InvalidSchedule, Deadlock, WrongResult, Unsupported : it cannot be read, is wrong, or cannot be timed.
+    """
+    program = read_msccl(path)
+    check_program(program, slots=1)
+    schedule = to_schedule(program)
+    check(schedule)
+    return schedule
 
 
 def schedules(algorithm: Algorithm, *, max_ranks: int) -> Iterator[Schedule]:

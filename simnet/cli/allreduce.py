@@ -18,7 +18,7 @@ def command(
     bandwidth: Annotated[str | None, typer.Option(help="Of every port of uniform, such as '12.5 GB/s'.")] = None,
     latency: Annotated[str | None, typer.Option(help="Of every message on uniform, such as '1 us'.")] = None,
     algorithm: Annotated[
-        str, typer.Option(help="A name from `simnet catalog algorithms`, or auto for the fastest per size.")
+        str, typer.Option(help="From `simnet catalog algorithms`, auto for the fastest per size, or an MSCCL .xml.")
     ] = "ring",
     grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
     ranks_per_node: Annotated[int | None, typer.Option(help="Devices used of every node; default all.")] = None,
@@ -47,9 +47,11 @@ def command(
     from simnet.collective_prediction import predict_collective
     from simnet.costs.registry import of_text
     from simnet.tables import nccl_table
+    from simnet.verification import read_schedule
 
     rows = predict_collective(
-        ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, algorithm=algorithm, grid=grid,
+        ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, grid=grid,
+        algorithm=read_schedule(Path(algorithm)) if algorithm.endswith(".xml") else algorithm,
         ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype, engine=engine, profile=profile, catalog=catalog,
         cost=None if cost is None else of_text(cost),
     )  # fmt: skip

@@ -15,6 +15,9 @@ from simnet.programs.model import Action, Block, Instruction, Program
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+MOST_CELLS = 100_000_000
+"""Chunks times ranks squared that a check may hold, some 800 MB."""
+
 COLLECTIVES = {
     "allreduce": Kind.ALL_REDUCE,
     "allgather": Kind.ALL_GATHER,
@@ -65,9 +68,15 @@ class _Reader:
         self.output_at = 0 if self.in_place else self.chunks
         self.scratch_at = self.output_at + self.chunks
         self.gpus = {self._number(gpu, "id", least=0): gpu for gpu in root.iter("gpu")}
-        if sorted(self.gpus) != list(range(self.ranks)):
+        if len(self.gpus) != self.ranks or sorted(self.gpus) != list(range(self.ranks)):
             raise InvalidInput(f"{source} says ngpus={self.ranks} but has gpus {sorted(self.gpus)}; is it cut off?")
         self.scratch = {rank: self._number(gpu, "s_chunks", least=0, default=0) for rank, gpu in self.gpus.items()}
+        self.num_cells = self.scratch_at + max(self.scratch.values())
+        if self.ranks**2 * self.num_cells > MOST_CELLS:
+            raise InvalidInput(
+                f"{source} has {self.num_cells} chunks on each of {self.ranks} ranks, more than can be checked; "
+                "is a number damaged?"
+            )
 
     def program(self) -> Program:
         blocks = tuple(self._block(rank, tb) for rank, gpu in sorted(self.gpus.items()) for tb in gpu.iter("tb"))
@@ -77,7 +86,7 @@ class _Reader:
             collective=self.collective,
             world_size=self.ranks,
             num_chunks=self.chunks,
-            num_cells=self.scratch_at + max(self.scratch.values()),
+            num_cells=self.num_cells,
             input_cells=self._cells(self.collective.holds(self.ranks, self.chunks).tolist(), "i", Kind.ALL_GATHER),
             output_cells=self._cells(self.collective.wants(self.ranks, self.chunks).tolist(), "o", Kind.REDUCE_SCATTER),
             blocks=blocks,

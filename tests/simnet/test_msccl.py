@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from simnet.algorithms.registry import algorithms, build
 from simnet.collective import Kind
+from simnet.collective_prediction import predict_collective
 from simnet.combine import relabel
 from simnet.errors import Deadlock, InvalidInput, InvalidSchedule, SimnetError, Unsupported, WrongResult
 from simnet.exporters.msccl import write_msccl
@@ -15,7 +17,7 @@ from simnet.importers.msccl import parse_msccl, read_msccl
 from simnet.interpreters.check import check
 from simnet.programs.lowering import to_schedule
 from simnet.programs.values import check_program
-from simnet.verification import schedules, verify_program
+from simnet.verification import read_schedule, schedules, verify_program
 
 DATA = Path(__file__).parent.parent / "data" / "msccl"
 
@@ -159,6 +161,8 @@ def test_planted_faults_are_found(first: str, second: str, error: type[SimnetErr
         (lambda x: x.replace('send="1"', 'send="9"'), "talks to ranks"),
         (lambda x: x.replace('s="1" type', 's="5" type'), "does not number its steps"),
         (lambda x: x.replace('depid="-1" deps="-1"', 'depid="4" deps="0"'), "which do not exist"),
+        (lambda x: x.replace('nchunksperloop="1"', 'nchunksperloop="1000000000000"'), "is a number damaged?"),
+        (lambda x: x.replace('ngpus="2"', 'ngpus="1000000000000"'), "has gpus"),
         (lambda x: x.replace('nchunksperloop="1"', ""), "lacks the attribute nchunksperloop"),
         (lambda x: x.replace("<algo", '<!DOCTYPE a [<!ENTITY b "c">]><algo'), "no readable XML"),
     ],
@@ -204,3 +208,28 @@ def test_out_of_place_all_to_all_keeps_inputs_until_they_are_sent() -> None:
     schedule = to_schedule(program)
     assert schedule.collective.kind is Kind.ALL_TO_ALL
     check(schedule)
+
+
+def test_damaged_programs_are_refused_or_checked_never_a_traceback() -> None:
+    rng, texts = random.Random(1), [path.read_text() for path in sorted(DATA.glob("*.xml"))]
+    verdicts = set()
+    for _ in range(300):
+        text = rng.choice(texts)
+        number = rng.choice(list(re.finditer(r'"(-?\d+)"', text)))
+        value = rng.choice([-5, -1, 0, 1, 2, 3, 99, 10**12])
+        try:
+            verify_program(parse_msccl(f"{text[: number.start(1)]}{value}{text[number.end(1) :]}"), slots=1)
+            verdicts.add("right")
+        except SimnetError as error:
+            verdicts.add(type(error).__name__)
+    assert verdicts >= {"right", "InvalidInput", "InvalidSchedule", "WrongResult"}
+
+
+def test_other_peoples_programs_are_timed_like_our_own() -> None:
+    ring = read_schedule(DATA / "ring_4.xml")
+    sizes, uniform = [64, 1 << 20], {"cluster": "uniform", "bandwidth": "12.5 GB/s", "latency": "1 us"}
+    theirs = predict_collective(ranks=4, algorithm=ring, sizes=sizes, **uniform)
+    ours = predict_collective(ranks=4, algorithm="ring", sizes=sizes, **uniform)
+    assert [row.time_s for row in theirs] == pytest.approx([row.time_s for row in ours], rel=1e-12)
+    with pytest.raises(InvalidInput, match="is for 4 ranks, got ranks 5"):
+        predict_collective(ranks=5, algorithm=ring, sizes=sizes, **uniform)
