@@ -13,7 +13,7 @@ from simnet.topologies.plan import NetworkPlan, both_ways, port_links, port_vert
 from simnet.topologies.registry import Scope, topology
 
 
-@topology(Scope.NETWORK)
+@topology(Scope.NETWORK, nodes_per_router=2, routers_per_group=2, globals_per_router=1)
 def dragonfly(
     num_nodes: int,
     ports: Sequence[Vertex],

@@ -14,7 +14,12 @@ from simnet.topologies.plan import NetworkPlan, NodePlan, both_ways, port_vertex
 from simnet.topologies.registry import Scope, topology
 
 
-@topology(Scope.NODE)
+@topology(
+    Scope.NODE,
+    devices=tuple(f"d{i}" for i in range(8)),
+    ports=("nic",),
+    links=("s nic wire", *(f"d{i} s wire" for i in range(8))),
+)
 def drawn_node(
     num_devices: int, *, devices: tuple[str, ...], ports: tuple[str, ...], links: tuple[str, ...], **wires: Wire
 ) -> NodePlan:
@@ -30,7 +35,7 @@ def drawn_node(
     return NodePlan(tuple(drawn(links, wires)), devices, chosen)
 
 
-@topology(Scope.NETWORK)
+@topology(Scope.NETWORK, links=("s0 s1 wire", *(f"n{n}/dev0 s{n // 4} wire" for n in range(8))))
 def drawn_network(
     num_nodes: int,
     ports: Sequence[Vertex],

@@ -13,7 +13,7 @@ from simnet.topologies.plan import NetworkPlan, port_links, port_vertex
 from simnet.topologies.registry import Scope, topology
 
 
-@topology(Scope.NETWORK)
+@topology(Scope.NETWORK, nodes_per_leaf=2, leaves_per_pod=2)
 def fat_tree(
     num_nodes: int,
     ports: Sequence[Vertex],

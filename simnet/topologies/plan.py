@@ -45,12 +45,14 @@ class NodePlan:
         return between
 
     @cached_property
-    def outward(self) -> tuple[tuple[tuple[Vertex, ...], ...], ...]:
-        """Local vertices from device i to distinct port q, both included: outward[i][q].
+    def outward(self) -> tuple[dict[int, tuple[Vertex, ...]], ...]:
+        """Local vertices from device i to every distinct port q it reaches, both included: outward[i][q].
 
         Where only another device reaches the port, that device relays.
         """
-        return tuple(tuple(self._to_port(d, port) for port in self.distinct_ports) for d in self.devices)
+        ports = list(enumerate(self.distinct_ports))
+        found = [{q: self._to_port(device, port) for q, port in ports} for device in self.devices]
+        return tuple({q: path for q, path in paths.items() if path} for paths in found)
 
     @cached_property
     def inward(self) -> tuple[tuple[Vertex, ...], ...]:
@@ -62,7 +64,8 @@ class NodePlan:
         if port in paths:
             return paths[port]
         relay = self.devices[self.ports.index(port)]
-        return (*self._path(device, relay), *self._path(relay, port)[1:])
+        beyond = self._paths(relay).get(port, ())
+        return (*paths[relay], *beyond[1:]) if beyond and relay in paths else ()
 
     @cached_property
     def _neighbours(self) -> dict[Vertex, list[Vertex]]:

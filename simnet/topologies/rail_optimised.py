@@ -12,7 +12,7 @@ from simnet.topologies.plan import NetworkPlan, port_links, port_vertex
 from simnet.topologies.registry import Scope, topology
 
 
-@topology(Scope.NETWORK)
+@topology(Scope.NETWORK, nodes_per_group=4)
 def rail_optimised(
     num_nodes: int,
     ports: Sequence[Vertex],

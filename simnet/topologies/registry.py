@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -19,7 +19,7 @@ from typing import Any
 
 from simnet.errors import InvalidInput
 from simnet.fabric import Fabric, Link, Vertex
-from simnet.hardware import Cluster, Layout
+from simnet.hardware import Cluster, Layout, Option
 from simnet.paths import FabricPaths, Paths, UniformPaths
 from simnet.placement import Placement, linear
 from simnet.topologies.plan import NetworkPlan, NodePlan, port_vertex, with_copy_engines
@@ -42,6 +42,7 @@ class Topology:
     name: str
     scope: Scope
     build: Callable[..., Any]
+    example: Mapping[str, Option]
 
     @property
     def summary(self) -> str:
@@ -72,11 +73,17 @@ class BuiltFabric:
 _registry: dict[str, Topology] = {}
 
 
-def topology(scope: Scope) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a builder under its own name."""
+def topology(scope: Scope, **example: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a builder under its own name.
+
+    Parameters
+    ----------
+    example : options without a default, of a small instance that the tests can build; wires they give themselves.
+        Networks are built of 8 nodes, nodes of 8 devices.
+    """
 
     def register(build: Callable[..., Any]) -> Callable[..., Any]:
-        _registry[build.__name__] = Topology(build.__name__, scope, build)
+        _registry[build.__name__] = Topology(build.__name__, scope, build, example)
         return build
 
     return register
@@ -177,6 +184,10 @@ def _router(
         if a == b and (i, j) in node.inner:
             return [port_vertex(a, name) for name in node.inner[i, j]]
         leaves_by = port[j] if network.parallel else port[i]
+        if leaves_by not in node.outward[i]:
+            raise InvalidInput(
+                f"{src} reaches no port that leads to {dst}; give its node's topology a host or port wire"
+            )
         out = [port_vertex(a, name) for name in node.outward[i][leaves_by][:-1]]
         into = [port_vertex(b, name) for name in node.inward[j][1:]]
         return [*out, *network.route(a, leaves_by, b, port[j]), *into]

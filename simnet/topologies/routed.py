@@ -15,7 +15,11 @@ from simnet.topologies.torus import require_one_port
 FREE, _UNLIMITED = "joint", 1e18
 
 
-@topology(Scope.NETWORK)
+@topology(
+    Scope.NETWORK,
+    links=tuple(f"l{n} wire" for n in range(8)),
+    routes=tuple(f"{a} {b} l{a} l{b}" for a in range(8) for b in range(8) if a != b),
+)
 def routed(
     num_nodes: int, ports: Sequence[Vertex], *, links: tuple[str, ...], routes: tuple[str, ...], **wires: Wire
 ) -> NetworkPlan:

@@ -16,7 +16,7 @@ from simnet.topologies.torus import dimension_order, require_one_port
 KINDS = ("ring", "mesh", "switch")
 
 
-@topology(Scope.NETWORK)
+@topology(Scope.NETWORK, dims=(8,), kinds="ring")
 def stacked(
     num_nodes: int,
     ports: Sequence[Vertex],

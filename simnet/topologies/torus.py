@@ -13,7 +13,7 @@ from simnet.topologies.plan import NetworkPlan, both_ways, port_vertex
 from simnet.topologies.registry import Scope, topology
 
 
-@topology(Scope.NETWORK)
+@topology(Scope.NETWORK, dims=(4, 2))
 def torus(
     num_nodes: int, ports: Sequence[Vertex], *, link: Wire, dims: tuple[int, ...], wrap: bool = True
 ) -> NetworkPlan:

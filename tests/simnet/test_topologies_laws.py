@@ -107,10 +107,30 @@ def _bisection(one: Cluster, num_nodes: int) -> float:
     return bisection(network_plan(one, num_nodes), num_nodes, node_plan(one).distinct_ports)
 
 
-def test_every_topology_is_under_these_laws() -> None:
-    tested = {one.network.topology for one in NETWORKS.values()} | set(NODES)
-    assert tested == set(topologies())
-    assert all(topology.summary for topology in topologies().values())
+def _example(name: str) -> Cluster:
+    """A small instance of a topology found in the package: its own options, every wire alike."""
+    found = topologies()[name]
+    wires = {key: wire(10, 1e-6) for key, p in found.parameters.items() if "Wire" in str(p.annotation)}
+    if "dims" in found.example:
+        wires = {key: one for key, one in wires.items() if key in ("link", "dim0")}
+    wires |= {"wire": wire(10, 1e-6)} if found.open else {}
+    layout = Layout(name, wires, found.example)
+    if found.scope is Scope.NETWORK:
+        return cluster(name, wires, found.example, num_nodes=8)
+    return cluster("single_switch", {"port": wire(10)}, node=layout, num_devices=8, num_nodes=2)
+
+
+@pytest.mark.parametrize("name", topologies())
+def test_every_topology_of_the_package_joins_every_pair_without_a_loop(name: str) -> None:
+    one = _example(name)
+    built = build(one, one.num_nodes)
+    assert len(built.devices) == one.num_devices
+    for a, b in permutations(range(len(built.devices)), 2):
+        links = _route(built, a, b)
+        assert (links[0].src, links[-1].dst) == (built.devices[a], built.devices[b])
+        assert all(x.dst == y.src for x, y in pairwise(links))
+        assert len({link.src for link in links}) == len(links)
+    assert topologies()[name].summary
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -301,7 +321,6 @@ def test_a_tpu_v3_pod_has_its_published_bisection() -> None:
     link = pod.network.wires["link"].link.bandwidth
     assert _bisection(pod, 1024) == pytest.approx(64 * link.value)
     assert 64 * link.low < 6.4e12 <= 64 * link.high
-    assert topologies(Scope.NODE).keys() == set(NODES)
 
 
 def test_of_equally_short_paths_in_a_node_the_widest_is_taken() -> None:
@@ -376,3 +395,17 @@ def test_drawn_networks_spread_over_equal_paths(routing: str) -> None:
     used = Counter(_route(built, a, b)[1].dst for a in range(8) for b in range(8, 16))
     assert len(used) == 4
     assert max(used.values()) <= 2 * min(used.values())
+
+
+def test_a_device_without_a_way_to_the_port_is_named() -> None:
+    links = ("a x w", "b x w")
+    options: dict[str, Option] = {"devices": ("a", "b"), "ports": ("nic",), "links": links}
+    layout = Layout("drawn_node", {"w": wire(1)}, options)
+    built = build(cluster("single_switch", {"port": wire(1)}, node=layout, num_devices=2), 2)
+    assert hops_of(built, "n0/a", "n0/b") == 2
+    with pytest.raises(InvalidInput, match="n0/a reaches no port"):
+        built.fabric.route("n0/a", "n1/b")
+
+
+def hops_of(built: BuiltFabric, src: str, dst: str) -> int:
+    return len(built.fabric.route(src, dst))

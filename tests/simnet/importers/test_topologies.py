@@ -330,3 +330,21 @@ def test_a_pcie_speed_without_a_unit_is_refused() -> None:
         pcie_raw("8", 16)
     with pytest.raises(InvalidInput, match="1 to 32 lanes"):
         pcie_raw("8 GT/s", 7)
+
+
+def test_hosts_with_several_adapters_are_nodes_of_several_devices(tmp_path: Path) -> None:
+    ends = [
+        (f"{16 * host + card:016x}", f"node{host} mlx5_{card}", 2 * host + card) for host in (1, 2) for card in (0, 1)
+    ]
+    lines = ['Switch  40 "S-00000000000000a1"         # "leaf1" enhanced port 0 lid 1 lmc 0']
+    lines += [f'[{port}]     "H-{guid}"[1](11)             # "{name}" lid 11 4xHDR' for guid, name, port in ends]
+    for guid, name, port in ends:
+        lines += ["", f'Ca      1 "H-{guid}"          # "{name}"']
+        lines += [f'[1](11)         "S-00000000000000a1"[{port}]         # lid 11 lmc 0 "leaf1" lid 1 4xHDR']
+    path = tmp_path / "two.ibnetdiscover"
+    path.write_text("\n".join(lines) + "\n")
+    (machine,) = read_topology(path).machines
+    assert machine.cluster is not None
+    assert (machine.cluster.num_nodes, machine.cluster.node.num_devices) == (2, 2)
+    built = fabric(machine)
+    assert all(len(hops(built, a, b)) == 2 for a in range(4) for b in range(4) if a != b)
