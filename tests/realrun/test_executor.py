@@ -41,6 +41,14 @@ def faults(cases: list[tuple[str, dict]], counts: tuple[int, ...], dtypes: tuple
     return found
 
 
+def random_sum(name: str, options: dict, count: int) -> np.ndarray:
+    """This rank's sum of every rank's random floats."""
+    values = np.random.default_rng(dist.get_rank()).standard_normal(count).astype(np.float32)
+    tensor = torch.from_numpy(values)
+    Executor(registry.build(name, dist.get_world_size(), **options)).run(tensor)
+    return tensor.numpy()
+
+
 def refuses(schedule: Schedule, count: int) -> bool:
     """Whether the NumPy executor refuses the count; small ones tell, as divisibility is what matters."""
     try:
