@@ -107,13 +107,20 @@ class ComputeProfile:
 
 
 def unit_of(device: Device, precision: Precision | str) -> str:
-    """Class of arithmetic a precision runs in: "matrix" units with 16-bit factors, or plain "fp32".
+    """Class of arithmetic a precision runs in: "matrix" units with 16-bit factors, "tf32" ones, or plain "fp32".
 
     Tensor cores and TPU matrix units are one class; a 16-bit precision on a device without them runs in the other.
     """
     wanted = Precision(precision)
+    if wanted is Precision.TF32 and wanted in device.peaks:
+        return "tf32"
     reduced = [p for p in (Precision.MIXED, Precision.BF16) if p in device.peaks]
-    return "matrix" if wanted is not Precision.FP32 and reduced else "fp32"
+    return "matrix" if not _is_wide(wanted) and reduced else "fp32"
+
+
+def _is_wide(precision: Precision) -> bool:
+    """Whether numbers lie in memory with 32 bits."""
+    return precision in (Precision.FP32, Precision.TF32)
 
 
 def roofline(model: Model, device: Device, precision: Precision | str, batch: int) -> Roofline:
@@ -122,7 +129,7 @@ def roofline(model: Model, device: Device, precision: Precision | str, batch: in
     Layers with flop count their products (one forward, two backward); the others count memory traffic:
     what they read and write, backward with the saved input and the gradient of the output.
     """
-    item = 4 if Precision(precision) is Precision.FP32 else 2
+    item = 4 if _is_wide(Precision(precision)) else 2
     peak, bandwidth = device.peak(precision).value, device.memory_bandwidth.value
     flop = np.array([layer.forward_flop for layer in model.layers], float) * batch
     reads = np.array([layer.reads for layer in model.layers], float) * batch * item
@@ -138,7 +145,7 @@ def roofline(model: Model, device: Device, precision: Precision | str, batch: in
 
 def memory_bytes(model: Model, precision: Precision | str, batch: int) -> Bytes:
     """Bytes one device needs: weights, gradients and momentum in fp32, 16-bit copies, activations, workspace."""
-    reduced = Precision(precision) is not Precision.FP32
+    reduced = not _is_wide(Precision(precision))
     state = model.num_parameters * (3 * MASTER_BYTES + (4 if reduced else 0))
     dtype = "float16" if reduced else "float32"
     return state + batch * model.activation_bytes(dtype) + RESERVED_BYTES
@@ -172,15 +179,17 @@ def efficiency(
 ) -> Efficiency:
     """Return the closest fits of a profile: own stack, own framework, own device, or the spread of all devices.
 
-    `framework` is the name of a stack ("mxnet-2018") or of a framework ("mxnet"). The further the match, the
-    wider the interval; `basis` says in words what was used.
+    `framework` is the name of a stack ("mxnet-nvidia-2020"), the beginning of one ("mxnet-nvidia", any year of that
+    line) or a framework ("mxnet"). The further the match, the wider the interval; `basis` says what was used.
     """
     unit = unit_of(device, precision)
     same_unit = [fit for fit in profile.fits if fit.unit == unit]
     own = [fit for fit in same_unit if fit.device == device.name]
     family = [fit for fit in own if fit.framework == framework.partition("-")[0]]
     stack = [fit for fit in family if fit.stack == framework]
-    for match, fits in (("stack", stack), ("framework", family), ("device", own), ("class", same_unit)):
+    line = [fit for fit in family if fit.stack.startswith(f"{framework}-")]
+    found = (("stack", stack), ("framework", line or family), ("device", own), ("class", same_unit))
+    for match, fits in found:
         if fits:
             return _combined(profile, match, fits, Wanted(device.name, framework, unit, model))
     raise InvalidInput(

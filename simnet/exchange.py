@@ -93,6 +93,14 @@ class Prices:
             latency_sd=between(self.latency_sd), transfer_sd=between(self.transfer_sd),
         )  # fmt: skip
 
+    def spread(self, ports: int) -> Prices:
+        """Prices of buckets whose roots take turns: each holds up one of `ports` ports, so the rest can be hidden."""
+        hidden, hidden_sd = self.transfer * (1 - 1 / ports), self.transfer_sd * (1 - 1 / ports)
+        return replace(
+            self, latency=self.latency + hidden, transfer=self.transfer - hidden,
+            latency_sd=self.latency_sd + hidden_sd, transfer_sd=self.transfer_sd - hidden_sd,
+        )  # fmt: skip
+
 
 def scaled(cluster: Cluster, bandwidth: Mapping[str, float], latency: Mapping[str, float]) -> Cluster:
     """Return the cluster with wires scaled, by their name ("network.port"), or all "inter" or "intra" ones.

@@ -41,9 +41,13 @@ class Quantity:
 
 
 class Precision(StrEnum):
-    """Number formats a device multiplies in; `mixed` takes 16-bit factors and adds in 32 bits."""
+    """Number formats a device multiplies in; `mixed` takes 16-bit factors and adds in 32 bits.
+
+    TF32 keeps numbers in 32 bits and multiplies with 19 of them.
+    """
 
     FP32 = "fp32"
+    TF32 = "tf32"
     FP16 = "fp16"
     BF16 = "bf16"
     MIXED = "mixed"
@@ -52,6 +56,7 @@ class Precision(StrEnum):
 # A device without the exact unit uses the next best one; nothing but fp32 units serves fp32.
 _UNITS = {
     Precision.FP32: (Precision.FP32,),
+    Precision.TF32: (Precision.TF32, Precision.FP32),
     Precision.FP16: (Precision.FP16, Precision.FP32),
     Precision.BF16: (Precision.BF16, Precision.FP32),
     Precision.MIXED: (Precision.MIXED, Precision.BF16, Precision.FP16, Precision.FP32),

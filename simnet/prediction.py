@@ -63,7 +63,7 @@ class Interval:
 class StepPrediction:
     """One training step: times in s, samples/s, efficiencies as fractions; parts add up to the central step.
 
-    `efficiency_any` is relative to a base nobody stated: anything from one device to one node, equally likely.
+    `efficiency_any` is midway between those against one device and one node, for a base that nobody stated.
     """
 
     scenario: str
@@ -122,7 +122,8 @@ class _Inputs:
 
 
 @cache
-def _variation() -> dict[str, Interval]:
+def known_variation() -> dict[str, Interval]:
+    """What the catalogue says about ranks and runs that differ, by name."""
     text = resources.files("simnet").joinpath("catalog/profiles/variation.toml").read_text(encoding="utf-8")
     tables = {name: table for name, table in tomllib.loads(text).items() if isinstance(table, dict)}
     return {name: Interval(table["value"], table["low"], table["high"]) for name, table in tables.items()}
@@ -169,6 +170,21 @@ class StepModel:
         mean = expected_maximum(noise, ranks)
         p50, p95 = (step_time + computed * (maximum_quantile(noise, ranks, p) - mean) for p in (0.5, 0.95))
         return p50, p95
+
+    @property
+    def node_contention(self) -> Interval:
+        """What eight devices of one node take from each other beyond what the model counts."""
+        return _given(self.scenario.variation.node_contention, "node_contention")
+
+    @property
+    def network_contention(self) -> Interval:
+        """What a second node adds beyond what the model counts."""
+        return _given(self.scenario.variation.network_contention, "network_contention")
+
+    def _sharing(self, ranks: int) -> tuple[float, bool]:
+        """Neighbours in a node over the seven contention was measured with, at most 1; whether nodes are several."""
+        local = self.cluster.node.num_devices
+        return min(1.0, (min(ranks, local) - 1) / 7), ranks > local
 
     @property
     def interference(self) -> Interval:
@@ -230,7 +246,8 @@ class StepModel:
                 self.cluster, exchange.algorithm, self.options(ranks), ranks, sizes,
                 itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost, uncertain=self.scenario.draws > 1,
             )  # fmt: skip
-            self._priced[ranks, sizes] = found.at(sizes)
+            found = found.at(sizes)
+            self._priced[ranks, sizes] = found.spread(ranks) if exchange.rotating else found
         return self._priced[ranks, sizes]
 
     def options(self, ranks: int) -> dict[str, Any]:
@@ -289,14 +306,18 @@ class StepModel:
         normed = self.batch_norm() if ranks > 1 else (np.zeros(len(forward)),) * 2
         return StepWork(
             forward, backward, update, self.sent(ranks), prices.latency, prices.transfer, *normed,
-            overlap=exchange.overlap, lanes=exchange.lanes, interference=self.interference.value,
-            accumulation=self.scenario.job.accumulation, input=self.batch_interval(ranks).value,
+            overlap=exchange.overlap, lanes=ranks if exchange.rotating else exchange.lanes,
+            interference=self.interference.value, accumulation=self.scenario.job.accumulation,
+            input=self.batch_interval(ranks).value,
         )  # fmt: skip
 
     def evaluate(self, ranks: int) -> tuple[StepTimes, StepTimes]:
         """The central step, and the steps of all draws."""
         work = self.work(ranks)
-        central = step(work, Draws(slowest=expected_maximum(Jitter(self.between_ranks.value), ranks) - 1))
+        late = expected_maximum(Jitter(self.between_ranks.value), ranks) - 1
+        share, crosses = self._sharing(ranks)
+        taken = share * self.node_contention.value + crosses * self.network_contention.value
+        central = step(work, Draws(slowest=late + taken))
         return central, step(work, self._draws(ranks)) if self.scenario.draws > 1 else central
 
     def _draws(self, ranks: int) -> Draws:
@@ -306,21 +327,22 @@ class StepModel:
         drawn = floor * np.exp(found.sd * self.inputs.normal("efficiency"))
         drawn = drawn + fixed * np.exp(found.launch_sd * self.inputs.normal("launch"))
         fed = self.batch_interval(ranks)
-        spreads = self.inputs.lognormal("between ranks", self.between_ranks)
         place = self.inputs.uniform(f"slowest of {ranks}")
-        slowest = np.array([_slowest(s, ranks, p) for s, p in zip(spreads, place, strict=True)])
+        slowest = np.array([_slowest(self.between_ranks.value, ranks, p) for p in place])
+        share, crosses = self._sharing(ranks)
+        slowest += share * self.inputs.lognormal("node contention", self.node_contention)
+        slowest += crosses * self.inputs.lognormal("network contention", self.network_contention)
         normals = np.array([self.inputs.normal(i.name) + i.offset for i in prices.inputs]).reshape(-1, self.inputs.size)
         return Draws(
             compute=drawn / (floor + fixed), slowest=slowest,
             latency=_factors(prices.latency, prices.latency_sd, normals, self.inputs.size),
             transfer=_factors(prices.transfer, prices.transfer_sd, normals, self.inputs.size),
-            interference=self.inputs.lognormal("interference", self.interference) / (self.interference.value or 1.0),
             input=self.inputs.lognormal("input", fed) / (fed.value or 1.0),
         )  # fmt: skip
 
 
 def _given(value: float | None, name: str) -> Interval:
-    return _variation()[name] if value is None else Interval(value, value, value)
+    return known_variation()[name] if value is None else Interval(value, value, value)
 
 
 def _slowest(spread: float, ranks: int, probability: float) -> float:
@@ -370,14 +392,13 @@ def step_of(model: StepModel) -> StepPrediction:
 def efficiencies(
     model: StepModel, devices: int, evaluated: tuple[StepTimes, StepTimes] | None = None
 ) -> tuple[Interval, Interval, Interval]:
-    """Scaling efficiency against one device, one node, and a base of which only that it is between them is known."""
+    """Scaling efficiency against one device, against one node, and midway, for a base that nobody stated."""
     central, drawn = evaluated or model.evaluate(devices)
     bases = [model.evaluate(n) for n in (1, min(devices, model.cluster.node.num_devices))]
     values = [float(base.total[0] / central.total[0]) for base, _ in bases]
     draws = [base.total / drawn.total for _, base in bases]
-    between = model.inputs.uniform("base of the efficiency")
-    mixed = Interval.of(sum(values) / 2, draws[0] + between * (draws[1] - draws[0]))
-    return Interval.of(values[0], draws[0]), Interval.of(values[1], draws[1]), mixed
+    midway = Interval.of(sum(values) / 2, (draws[0] + draws[1]) / 2)
+    return Interval.of(values[0], draws[0]), Interval.of(values[1], draws[1]), midway
 
 
 def _require_devices(scenario: Scenario, cluster: Cluster) -> None:
@@ -404,7 +425,7 @@ def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPredicti
     scenario = model.scenario
     recipe = recipe_of(scenario)
     steps = _Steps(model)
-    start_up = _variation()["start_up"]
+    start_up = known_variation()["start_up"]
     run = time_to_train(
         recipe, scenario.job.devices, steps.value, low=steps.low, high=steps.high, evaluation_step=steps.forward,
         evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value, first_epoch_factor=_cold(model),
@@ -470,6 +491,9 @@ class _Steps:
 
 
 def with_devices(scenario: Scenario, devices: int) -> Scenario:
-    """Return the scenario on another number of devices, options that count ranks left to their defaults."""
+    """Return the scenario on another number of devices: a grid is left to its default, a node is at most filled."""
     options = {k: v for k, v in scenario.exchange.options.items() if k != "grid"}
+    size = options.get("ranks_per_node")
+    if isinstance(size, int) and devices < size:
+        options["ranks_per_node"] = devices
     return replace(scenario.with_job(devices=devices), exchange=replace(scenario.exchange, options=options))

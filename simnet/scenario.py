@@ -41,9 +41,10 @@ class Job:
 class Exchange:
     """How gradients are summed: schedule, buckets, number format, and how far it overlaps with the backward pass.
 
-    `lanes` all-reduces may be in flight at once: their latencies overlap, their bytes do not. `compression` divides
-    the bytes. `interference` is the fraction of compute speed lost while a message is in flight; left out, that of
-    kernels which share the device with collectives.
+    `lanes` all-reduces may be in flight at once: their latencies overlap, their bytes do not. Where the root is another
+    rank for every bucket (`rotating`), each bucket holds up a port of its own. `compression` divides the bytes.
+    `interference` is the fraction of compute speed lost while a message is in flight; left out, that of kernels which
+    share the device with collectives.
     """
 
     algorithm: str = "ring"
@@ -55,6 +56,7 @@ class Exchange:
     gradient_dtype: str = "float32"
     overlap: bool = True
     lanes: int = 1
+    rotating: bool = False
     compression: float = 1.0
     interference: float | None = None
 
@@ -108,10 +110,17 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """How devices and steps differ: sd of a rank's compute time over ranks (lasting) and over steps (fresh noise)."""
+    """What makes ranks late, as fractions of the compute time; left out, each is that of the catalogue.
+
+    `between_ranks` is the sd of the compute time over ranks, which lasts, `between_steps` that of fresh noise.
+    `node_contention` is what eight devices of a node take from each other (host, input, clocks; fewer take less),
+    `network_contention` what a second node adds: both beyond what the model counts.
+    """
 
     between_ranks: float | None = None
     between_steps: float | None = None
+    node_contention: float | None = None
+    network_contention: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +220,8 @@ def _table(kind: type[Any], values: Any, where: str) -> Any:
         given["bucket_options"] = {key: _quantity(key, value, where) for key, value in given["bucket_options"].items()}
     if "storage_bandwidth" in given:
         given["storage_bandwidth"] = _bandwidth(given["storage_bandwidth"], where)
+    if "cost_options" in given:
+        given["cost_options"] = {key: _cost(key, value, where) for key, value in given["cost_options"].items()}
     if "options" in given:
         given["options"] = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
     if "grid" in given:
@@ -220,6 +231,13 @@ def _table(kind: type[Any], values: Any, where: str) -> Any:
     except TypeError as error:
         missing = [f.name for f in fields(kind) if f.name not in given]
         raise InvalidInput(f"{where} lacks a key; it takes {', '.join(missing)} as well") from error
+
+
+def _cost(key: str, value: Any, where: str) -> Any:
+    """Options of a cost model: rates and times with their units, counts and names as they are."""
+    if key.endswith("bandwidth"):
+        return parse(str(value), Dimension.BANDWIDTH, name=f"{key} in {where}")
+    return parse(str(value), Dimension.TIME, name=f"{key} in {where}") if key == "overhead" else value
 
 
 def _quantity(key: str, value: Any, where: str) -> float:

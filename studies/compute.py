@@ -30,7 +30,7 @@ MODELS = {
     "resnet101": "resnet101", "ResNet-101": "resnet101", "ResNet-152": "resnet152", "Inception-v3": "inception_v3",
     "VGG-16": "vgg16",
 }  # fmt: skip
-PRECISIONS = {"fp32": "fp32", "amp": "mixed", "fp16": "mixed", "mixed": "mixed", "amp-xla": "mixed",
+PRECISIONS = {"fp32": "fp32", "tf32": "tf32", "amp": "mixed", "fp16": "mixed", "mixed": "mixed", "amp-xla": "mixed",
               "fp16-dls": "mixed"}  # fmt: skip
 STACKS = {
     "mxnet17.": "mxnet-2017", "mxnet18.": "mxnet-2018", "mxnet.p2.": "mxnet-p2-2017", "tf.": "tensorflow-2017",
@@ -42,8 +42,8 @@ STACKS = {
     "aws.p3.": "tensorflow-aws-2018", "hvd779.": "tensorflow-horovod-2019", "hvd416.": "tensorflow-horovod-2018",
     "goyal.": "caffe2-2017",
 }  # fmt: skip
-ASSUMED_BATCH = {"abci.rn50.single.V.1.amp": 128, "hvd779.rn50.1": 64, "goyal.bwd": 32}
-"""Batches the rows do not state: the page's own for fp32, that of Horovod's benchmark command, that of the section."""
+ASSUMED_BATCH = {"abci.rn50.single.V.1.amp": 128, "hvd779.rn50.1": 256, "goyal.bwd": 32}
+"""Batches the rows do not state: the page's own for fp32, another report's on the machine, the section's."""
 
 
 LAUNCHES = (
@@ -114,7 +114,7 @@ def fit(facts: Iterable[Fact]) -> dict[str, Any]:
         if key not in fits:
             fits[key] = _fit_efficiency(group, _nearest_launch(key, fits, several))
     tables = [fits[key] for key in sorted(fits)]
-    spread = {unit: _spreads(tables, unit) for unit in ("fp32", "matrix")}
+    spread = {unit: _spreads(tables, unit) for unit in ("fp32", "matrix", "tf32")}
     for table in tables:
         table["sd"] = _own_sd(table, spread[table["unit"]], groups)
     return {

@@ -127,7 +127,8 @@ def _efficiency(row: Efficiency) -> dict[str, Any]:
     device, node, any_ = efficiencies(model, scenario.job.devices)
     published = find(row.fact).value / 100
     found = node if row.base == "one node" else any_
-    basis = f"base {row.base}; {model.efficiency.basis}"
+    midway = "" if row.base == "one node" else ", so midway between both"
+    basis = f"base {row.base}{midway}; {model.efficiency.basis}"
     return _row(
         row.id, row.fact, found, published=published, quantity="scaling efficiency", unit="fraction", basis=basis,
         error_points=100 * (found.value - published), predicted_device_base=device.value, low_device_base=device.low,

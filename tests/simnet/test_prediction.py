@@ -231,3 +231,22 @@ def test_failing_nodes_make_a_run_longer_and_its_interval_with_it():
     assert failing.run.failures_s > 0
     assert failing.time_s.low > sound.time_s.low
     assert failing.time_s.high / sound.time_s.high == pytest.approx(failing.run.time_s / sound.run.time_s)
+
+
+def test_contention_grows_with_neighbours_and_ends_at_what_was_measured():
+    calm = replace(SMALL, variation=Variation(node_contention=0.0, network_contention=0.0, between_ranks=0.0))
+    node = replace(SMALL, variation=Variation(node_contention=0.07, network_contention=0.0, between_ranks=0.0))
+    added = [
+        predict_step(node.with_job(devices=n)).step_s.value / predict_step(calm.with_job(devices=n)).step_s.value - 1
+        for n in (1, 2, 4)
+    ]
+    assert added[0] == 0
+    assert 0 < added[1] < added[2] < 0.07
+
+
+def test_roots_that_take_turns_hide_each_other():
+    cluster = load_cluster("aws-p2")
+    one = price(cluster, "star", {}, 8, [1e8], itemsize=4, cost=AlphaBeta(), uncertain=False)
+    many = one.spread(8)
+    assert many.time == pytest.approx(one.time)
+    assert many.transfer[-1] == pytest.approx(one.transfer[-1] / 8)
