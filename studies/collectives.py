@@ -161,14 +161,15 @@ def _points(rows: Sequence[Measurement], times: FloatArray, spread: FloatArray, 
     return [Point(r, float(t), float(s), doublings) for r, t, s in zip(rows, times, spread, strict=True)]
 
 
+def missed(machine: Machine) -> float:
+    """80 % quantile of the errors of ln(time), per root of a doubling of the ranks."""
+    return float(np.quantile([abs(p.log_error) / sqrt(p.doublings) for p in machine.points], 0.8))
+
+
 def half_width(point: Point, name: str, machines: Sequence[Machine]) -> float:
     """Half of the 80 % interval, of ln(time): what the other machines missed per doubling, and the model's spread."""
-    missed = [
-        np.quantile([abs(p.log_error) / sqrt(max(p.doublings, 1.0)) for p in machine.points], 0.8)
-        for machine in machines
-        if machine.name != name
-    ]
-    learned = float(np.median(missed)) * sqrt(point.doublings)
+    others = [missed(machine) for machine in machines if machine.name != name]
+    learned = float(np.median(others)) * sqrt(point.doublings)
     return sqrt(learned**2 + (1.28 * point.spread) ** 2 + _LEAST_SPREAD**2)
 
 
