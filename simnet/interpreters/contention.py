@@ -123,7 +123,7 @@ def _all_uses(groups: Sequence[Group], paths: Paths, *, reverse: bool) -> _Uses:
         src, dst = np.divmod(pair, paths.world_size)
         base = group.lane * paths.world_size * channels
         message = triples + number * paths.world_size**2 * channels
-        for routes in [paths.routes(src, dst)] + [paths.routes(dst, src)] * reverse:
+        for routes in _ways(paths, src, dst, reverse=reverse):
             row, link, before, after = _entries(routes)
             ends = ((base + rank * channels + channel)[row] for rank in (src, dst))
             parts.append((link, message[row], *ends, before, after))
@@ -140,12 +140,18 @@ def _triples(group: Group, paths: Paths, most: IntArray, *, reverse: bool) -> In
         found = messages(repeated(item)[0], group.schedule)
         if len(found):
             src, dst = group.place(found.src), group.place(found.dst)
-            ways = [paths.routes(src, dst)] + [paths.routes(dst, src)] * reverse
+            ways = _ways(paths, src, dst, reverse=reverse)
             links = np.concatenate([routes.links for routes in ways])
             np.maximum(most, np.bincount(links, minlength=len(most)), out=most)
             key = (src * paths.world_size + dst) * group.schedule.num_channels + found.channel
             found_all.append(np.unique(key))
     return np.unique(np.concatenate(found_all))
+
+
+def _ways(paths: Paths, src: IntArray, dst: IntArray, *, reverse: bool) -> list[Routes]:
+    """Routes of messages, and with `reverse` those of their acknowledgements."""
+    there = paths.routes(src, dst)
+    return [there, paths.routes(dst, src)] if reverse else [there]
 
 
 def _serial(uses: _Uses, num_links: int, *, eager: bool) -> BoolArray:
@@ -216,7 +222,7 @@ def crowd(schedule: Schedule, paths: Paths, *, reverse: bool = False) -> IntArra
     for item in schedule.steps():
         found = messages(repeated(item)[0], schedule)
         lane = found.src * schedule.num_channels + found.channel
-        routes = [paths.routes(found.src, found.dst)] + [paths.routes(found.dst, found.src)] * reverse
+        routes = _ways(paths, found.src, found.dst, reverse=reverse)
         used = [r.links * lanes + np.repeat(lane, np.diff(r.first)) for r in routes]
         here, number = np.unique(np.concatenate(used), return_counts=True)
         keys, group = np.unique(np.concatenate([keys, here]), return_inverse=True)
