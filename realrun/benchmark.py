@@ -15,16 +15,16 @@ import torch.distributed as dist
 from realrun.environment import run_environment
 from realrun.executor import Checks, Executor
 from realrun.groups import channels_of
+from realrun.known_results import expectation, pattern
 from realrun.launch import detect
 from realrun.measure import Samples, measure
 from realrun.plans import DTYPE_NAMES, NATIVE, Plan
 from simnet.algorithms import registry
 from simnet.collective import Kind
 from simnet.errors import InvalidInput
-from simnet.interpreters.execute import element_bounds
 from simnet.metrics import algbw, busbw
 from simnet.results import Measurement
-from simnet.schedule import Schedule
+from simnet.units import Bytes
 
 DTYPES: Mapping[str, torch.dtype] = dict(
     zip(
@@ -36,7 +36,7 @@ DTYPES: Mapping[str, torch.dtype] = dict(
         strict=True,
     )
 )  # fmt: skip
-_PERIOD = 5
+PARTITIONED = (Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.ALL_TO_ALL)
 
 
 def sweep(plan: Plan) -> Iterator[dict[str, Any]]:
@@ -47,7 +47,7 @@ def sweep(plan: Plan) -> Iterator[dict[str, Any]]:
     subject = _Subject(plan)
     environment = subject.environment()
     for size in plan.sizes:
-        count = size // DTYPES[plan.dtype].itemsize
+        count = subject.count(size)
         wrong = subject.count_wrong(count)
         yield {**_record(plan, subject, count, subject.measure(count)), "num_wrong": wrong, "environment": environment}
 
@@ -89,6 +89,11 @@ class _Subject:
         """The collective that is measured."""
         return self._schedule.collective.kind
 
+    def count(self, size: Bytes) -> int:
+        """Whole elements in `size` bytes; where ranks own parts, a multiple of the ranks, as nccl-tests counts."""
+        multiple = self.world_size if self.kind in PARTITIONED else 1
+        return size // DTYPES[self.plan.dtype].itemsize // multiple * multiple
+
     def environment(self) -> dict[str, Any]:
         """Fingerprint of this host and of the run."""
         launch = detect()
@@ -105,13 +110,15 @@ class _Subject:
     def count_wrong(self, count: int) -> int:
         """Elements, over all ranks, that differ from the known result."""
         dtype = DTYPES[self.plan.dtype]
-        tensor = torch.from_numpy(pattern(self.rank, count)).to(dtype).to(self.device)
+        tensor = self._on_device(pattern(self.rank, count, self.world_size)).to(dtype)
         self.run(tensor)
-        expected, wanted = expectation(self._schedule, self.rank, count)
-        found = tensor.cpu().to(torch.int64).numpy()
-        wrong = torch.tensor([int(np.count_nonzero((found != expected) & wanted))])
+        expected, wanted = (self._on_device(x) for x in expectation(self._schedule, self.rank, count))
+        wrong = ((tensor != expected.to(dtype)) & wanted).sum().cpu()
         dist.all_reduce(wrong, group=self.control)
         return int(wrong.item())
+
+    def _on_device(self, values: np.ndarray[Any, Any]) -> torch.Tensor:
+        return torch.from_numpy(values).to(self.device)
 
     def measure(self, count: int) -> Samples:
         """Samples on zeros, which stay zeros however often they are summed."""
@@ -120,23 +127,6 @@ class _Subject:
             partial(self.run, tensor), iterations=self.plan.iterations, warmup=self.plan.warmup, group=self.control,
             synchronize=torch.cuda.synchronize if self.device.type == "cuda" else _nothing,
         )  # fmt: skip
-
-
-def pattern(rank: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Whole numbers 0 to 4, shape (count,), other ones for every rank: their sums are exact in 16 bits to 50 ranks."""
-    return (np.arange(count, dtype=np.int64) * 3 + rank * 7 + 1) % _PERIOD
-
-
-def expectation(schedule: Schedule, rank: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """What `rank` must hold after the schedule ran on `pattern`, and where it is defined, each (count,)."""
-    n, chunks, collective = schedule.world_size, schedule.num_chunks, schedule.collective
-    bounds = element_bounds(schedule, count)[: chunks + 1]
-    wanted = np.repeat(collective.wants(n, chunks)[rank], np.diff(bounds))
-    if collective.reduces:
-        return np.sum([pattern(r, count) for r in range(n)], axis=0), wanted
-    ranks, origins = (column[rank] for column in collective.origin(n, chunks))
-    parts = [pattern(r, count)[bounds[c] : bounds[c + 1]] for r, c in zip(ranks, origins, strict=True)]
-    return np.concatenate(parts), wanted
 
 
 def _nothing() -> None:

@@ -23,10 +23,11 @@ import torch.distributed as dist
 import typer
 
 from realrun import models
-from realrun.benchmark import DTYPES, expectation, pattern
+from realrun.benchmark import DTYPES
 from realrun.compute import convolution, dtype_of, layer_times, matmul, step_times, timed
 from realrun.environment import fingerprint
 from realrun.executor import Executor
+from realrun.known_results import expectation, pattern
 from realrun.ranks import RankPool
 from realrun.report import kept
 from simnet.algorithms import registry
@@ -57,7 +58,7 @@ def executor_faults(device: str) -> list[str]:
                 for stride in (1, 2):
                     whole = torch.zeros(count * stride, dtype=dtype, device=device)
                     tensor = whole[::stride]
-                    tensor.copy_(torch.from_numpy(pattern(rank, count)))
+                    tensor.copy_(torch.from_numpy(pattern(rank, count, world_size)))
                     executor.run(tensor).wait()
                     if not np.array_equal(tensor.cpu().to(torch.int64).numpy(), expected):
                         found.append(f"rank {rank}: {name}, {count} elements of {label}, stride {stride}")

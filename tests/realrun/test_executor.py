@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from realrun.benchmark import expectation, pattern
 from realrun.executor import Executor
+from realrun.known_results import expectation, pattern
 from realrun.program import compile_rank
 from simnet.algorithms import registry
 from simnet.collective import Collective, Kind
@@ -32,9 +32,9 @@ def faults(cases: list[tuple[str, dict]], counts: tuple[int, ...], dtypes: tuple
                     executor.run(torch.zeros(count))
                 continue
             expected, wanted = expectation(schedule, rank, count)
-            right = np.where(wanted, expected, pattern(rank, count))
+            right = np.where(wanted, expected, pattern(rank, count, world_size))
             for dtype in dtypes:
-                tensor = torch.tensor(pattern(rank, count)).to(getattr(torch, dtype))
+                tensor = torch.tensor(pattern(rank, count, world_size)).to(getattr(torch, dtype))
                 executor.run(tensor)
                 if not np.array_equal(tensor.to(torch.int64).numpy(), right):
                     found.append(f"{name} {options} count {count} {dtype}: {tensor[:8].tolist()}, not {right[:8]}")
