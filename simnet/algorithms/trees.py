@@ -23,26 +23,44 @@ def complement(world_size: int) -> IntArray:
     return (world_size - 1 - ranks) if world_size % 2 == 0 else (ranks - 1) % world_size
 
 
-def one_port_times(parents: IntArray) -> IntArray:
+def two_trees(world_size: int) -> IntArray:
+    """Parents in both trees, shape (2, world_size)."""
+    parents, acts_as = in_order_parents(world_size), complement(world_size)
+    return np.stack([parents, np.argsort(acts_as)[parents[acts_as]]])
+
+
+def with_chains(parents: IntArray, colours: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Give every rank of two trees over nodes a chain of its node's further ranks; parents and colours, each (2, n).
+
+    The chain of one tree is used in even steps, that of the other in odd ones.
+    """
+    ranks = np.arange(parents.shape[1] * size)
+    node, inside = ranks // size, ranks % size > 0
+    chained = np.where(inside, ranks - 1, parents[:, node] * size)
+    return chained, np.where(inside, np.array([[0], [1]]), colours[:, node])
+
+
+def edge_times(parents: IntArray, colours: IntArray) -> IntArray:
     """Step in which each rank hears from its parent, shape (2, world_size); ROOT for the roots.
 
-    Parents has the same shape, one row per tree. Times grow down each tree, and among the edges out of
-    one rank and among those into one rank, over both trees, one is even and one is odd: with a new
-    segment every two steps nobody sends or receives twice in a step.
-
-    Source: Sanders, Speck & Traeff, Parallel Computing 35(12), 2009, lemma on two-colouring.
+    Times grow down each tree, and each is even or odd as the edge's colour is.
     """
-    colour = _colours(parents)
     ranks = np.arange(parents.shape[1])
-    time = np.full_like(parents, ROOT)
-    for _ in range(len(ranks).bit_length() + 1):
+    time, before = np.full_like(parents, ROOT), None
+    while before is None or not np.array_equal(time, before):
+        before = time
         above = np.take_along_axis(time, parents, axis=1) + 1
-        time = np.where(parents == ranks, ROOT, above + (above + colour) % 2)
+        time = np.where(parents == ranks, ROOT, above + (above + colours) % 2)
     return time
 
 
-def _colours(parents: IntArray) -> IntArray:
-    """Colour edges (tree, child) 0 or 1 so that two that share a parent or a child, over both trees, differ."""
+def two_colours(parents: IntArray) -> IntArray:
+    """Colour edges (tree, child) 0 or 1 so that two that share a parent or a child, over both trees, differ.
+
+    With a new segment every two steps, nobody then sends or receives twice in a step.
+
+    Source: Sanders, Speck & Traeff, Parallel Computing 35(12), 2009, lemma on two-colouring.
+    """
     n = parents.shape[1]
     edges = np.flatnonzero((parents != np.arange(n)).reshape(-1))
     siblings = _pairs(edges, parents.reshape(-1)[edges])

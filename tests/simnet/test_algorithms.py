@@ -9,9 +9,12 @@ import pytest
 
 from simnet.algorithms.registry import algorithms, build
 from simnet.algorithms.trees import complement, in_order_parents
+from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput, Unsupported, WrongResult
+from simnet.interpreters import engine
 from simnet.schedule import Repeat, Schedule
 from simnet.verification import check_traffic, variants
+from tests.simnet.fabrics import nodes
 
 
 def _steps(schedule: Schedule) -> int:
@@ -89,6 +92,26 @@ def test_square_tori_carry_one_message_per_link_and_step(name: str) -> None:
 def test_double_binary_tree_sends_and_receives_one_message_per_rank_and_step(world_size: int) -> None:
     for step in build("double_binary_tree", world_size, segments=9).expand():
         assert len(np.unique(step.src)) == len(np.unique(step.dst)) == len(step)
+
+
+def test_double_binary_tree_over_nodes_talks_between_first_ranks_one_message_per_step() -> None:
+    for step in build("double_binary_tree", 40, ranks_per_node=8, segments=9).expand():
+        between = step.src // 8 != step.dst // 8
+        assert not (step.src[between] % 8).any()
+        assert len(np.unique(step.src[between])) == len(np.unique(step.dst[between])) == between.sum()
+
+
+def test_tree_beats_ring_on_two_nodes_and_not_on_five() -> None:
+    faster = {}
+    for num_nodes in (2, 5):
+        paths, ranks = nodes(num_nodes, 8, nic=12.5e9), 8 * num_nodes
+        ring, tree = build("ring", ranks), build("double_binary_tree", ranks, ranks_per_node=8)
+        times = [engine.run(schedule, 1 << 26, paths, AlphaBeta()).time for schedule in (ring, tree)]
+        busbw = [2 * (ranks - 1) / ranks * (4 << 26) / time for time in times]
+        assert max(busbw) <= 12.5e9 * (2 * (ranks - 1) / ranks)
+        assert 12.3e9 < busbw[0] <= 12.5e9
+        faster[num_nodes] = times[1] < times[0]
+    assert faster == {2: True, 5: False}
 
 
 @pytest.mark.parametrize("world_size", [2, 8, 13, 64, 99])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simnet.algorithms.registry import algorithms, build
@@ -46,6 +46,7 @@ def test_check_notices_a_dropped_transfer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", algorithms())
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_execute_gives_what_the_collective_promises(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simnet.algorithms.registry import build
@@ -37,6 +37,7 @@ def test_then_refuses_parts_of_different_world_sizes() -> None:
         then(build("ring", 4), build("ring", 6), name="x", collective=ALL_REDUCE)
 
 
+@settings(max_examples=25)
 @given(world_size=st.integers(1, 9), names=st.lists(st.sampled_from(["ring", "torus2d", "direct", "halving_doubling"])))
 def test_channels_run_any_algorithms_side_by_side(world_size: int, names: list[str]) -> None:
     parts = [build(name, world_size) for name in ["ring", *names]]
