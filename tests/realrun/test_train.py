@@ -17,6 +17,7 @@ from realrun.batch_control import BatchControl, BatchPhase, parse, uneven_totals
 from realrun.batch_norm import GroupBatchNorm, join_groups, tiles
 from realrun.data import InMemory, Synthetic, digits
 from realrun.gradients import GradientBuckets, LossScale, reducer
+from realrun.input_pipeline import STAGES
 from realrun.learning_rate import LearningRate
 from realrun.ranks import preload
 from realrun.records import synthetic_images, write_shards
@@ -248,7 +249,7 @@ def test_ranks_train_on_shards_of_images_as_one_does(rank_pool: Pools, tmp_path:
     ours = rank_pool(2).run(epoch_of, job)
     alone = epoch_of(replace(job, batch=BatchControl((BatchPhase(0, 10),))))
     assert ours[0]["loss"] == pytest.approx(alone["loss"], rel=1e-5)
-    assert {stage["stage"] for stage in alone["stages"]} == {"read", "decode", "resize", "augment", "all stages"}
+    assert {stage["stage"] for stage in alone["stages"]} == {*STAGES, "all stages"}
 
 
 def epoch_of(job: Job) -> dict[str, Any]:
