@@ -26,8 +26,9 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The profile as one JSON object.")] = False,
 ) -> None:
     """Fit latency, bandwidth, protocol switch and reduction rate, with 80 % intervals; contradicting rows are named."""
-    from simnet.calibration import calibrate, parse_holdout
+    from simnet.calibration import calibrate
     from simnet.cli.app import print_json
+    from simnet.points import parse_holdout
     from simnet.profiles import write_profile
 
     inputs, rows = _read(logs)
@@ -45,8 +46,9 @@ def command(
 
 def _held_out(profile: Profile, rows: list[Measurement]) -> Iterator[str]:
     """Error figures on rows that were held out and are of a kind a profile prices by itself."""
-    from simnet.calibration import message_time, usable
+    from simnet.calibration import message_time
     from simnet.comparison import ComparedRow, accuracy
+    from simnet.points import usable
 
     compared = [
         ComparedRow(

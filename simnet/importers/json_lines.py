@@ -1,7 +1,7 @@
 """Our own rows: one JSON object per line, as `--json` of every command prints them.
 
-A row with `engine` is a prediction, one with `samples_s` or `environment` a measurement, one with
-`kind: "probe"` a measurement between two ranks.
+A row with `engine`, `exact` and `profile` is a prediction, one with `samples_s` or `environment` a
+measurement, one with `kind: "probe"` a measurement between two ranks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _PROBES = {
     "latency": "send", "bandwidth": "send", "bidirectional_bandwidth": "exchange", "reduction_rate": "add",
     "copy_rate": "copy",
 }  # fmt: skip
+_MARKS = {"engine", "exact", "profile"}
 _RATES = ("matmul_rate", "convolution_rate")
 
 
@@ -48,7 +49,10 @@ def _record(row: Any, path: str) -> Item:
         raise ValueError("not an object")
     if row.get("kind") == "probe":
         return _probe(row, path)
-    if "engine" in row:
+    marks = _MARKS & row.keys()
+    if marks and marks != _MARKS:
+        raise ValueError(f"a prediction lacks {', '.join(sorted(_MARKS - marks))}")
+    if marks:
         return _prediction(row)
     return _measurement(row, path)
 

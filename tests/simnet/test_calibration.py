@@ -4,8 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simnet.calibration import calibrate, message_time, parse_holdout
+from simnet.calibration import calibrate, message_time
 from simnet.errors import InvalidInput
+from simnet.points import parse_holdout
 from simnet.profiles import read_profile, write_profile
 from simnet.results import Measurement
 
