@@ -22,7 +22,9 @@ from simnet.hardware import Cluster, LinkType, Quantity, Wire
 from simnet.interpreters import engine
 from simnet.interpreters.stages import LinkDraws
 from simnet.paths import FabricPaths, Paths
+from simnet.placement import Placement
 from simnet.schedule import IntArray, Schedule
+from simnet.topologies.registry import build as build_fabric
 from simnet.topologies.registry import cluster_paths
 
 FloatArray = npt.NDArray[np.float64]
@@ -134,9 +136,9 @@ def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[s
 
 def price(
     cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, sizes: Sequence[float], *,
-    itemsize: int, cost: CostModel, uncertain: bool = True,
+    itemsize: int, cost: CostModel, uncertain: bool = True, members: Sequence[int] = (),
 ) -> Prices:  # fmt: skip
-    """Price all-reduces of up to the largest of `sizes` bytes on the first `ranks` devices of a cluster.
+    """Price all-reduces of up to the largest of `sizes` bytes on the first `ranks` devices of a cluster, or `members`.
 
     Without `uncertain` the catalogue's values alone are used, which is quicker. Where ranks out of step share links
     the static share is used; `exact` is then false, with the reason.
@@ -145,7 +147,7 @@ def price(
         none = np.zeros(2)
         return Prices(np.array([0.0, max(sizes, default=1.0)]), none, none, (), np.zeros((0, 2)), np.zeros((0, 2)))
     schedule = _schedule(algorithm, ranks, tuple(sorted(options.items())))
-    paths = cluster_paths(cluster, ranks)
+    paths = _paths_of(cluster, members) if len(members) else cluster_paths(cluster, ranks)
     inputs = _inputs(cluster, paths) if uncertain else ()
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
     batch, draws = _perturbed(counts, paths, inputs)
@@ -157,6 +159,12 @@ def price(
         np.array(counts, float) * itemsize, np.full(len(counts), base[0]), base - base[0], inputs,
         np.broadcast_to(sds[:, :1], sds.shape), sds - sds[:, :1], bool(np.all(found.exact)), found.engine, found.reason,
     )  # fmt: skip
+
+
+def _paths_of(cluster: Cluster, members: Sequence[int]) -> Paths:
+    """Paths between chosen devices of a cluster, by their ranks in node order."""
+    built = build_fabric(cluster, cluster.num_nodes)
+    return FabricPaths(built.fabric, Placement(tuple(built.devices[rank] for rank in members)))
 
 
 @lru_cache(maxsize=64)
@@ -252,3 +260,42 @@ def bottlenecks(
 
 
 _BETTER = {"bandwidth": (1.0, 2.0), "latency": (0.5, 1.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximationError:
+    """Static share over simulation, minus 1, of one all-reduce in several draws of its links."""
+
+    draws: int
+    median: float
+    largest: float
+
+
+def approximation_error(
+    cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, num_bytes: float, *, itemsize: int,
+    cost: CostModel, draws: int, rng: np.random.Generator,
+) -> ApproximationError:  # fmt: skip
+    """Time an all-reduce both ways, with every uncertain link drawn anew each time; slow above 100,000 messages."""
+    schedule = _schedule(algorithm, ranks, tuple(sorted(options.items())))
+    count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
+    errors = []
+    for _ in range(draws):
+        paths = cluster_paths(_drawn(cluster, rng), ranks)
+        approximate, simulated = (
+            float(np.max(engine.run(schedule, count, paths, cost, itemsize=itemsize, engine=name).time))
+            for name in ("estimate", "simulate")
+        )
+        errors.append(approximate / simulated - 1)
+    return ApproximationError(draws, float(np.median(errors)), float(max(errors, key=abs)))
+
+
+def _drawn(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    """The cluster with bandwidth and latency of every wire drawn from their intervals."""
+    factors: dict[str, dict[str, float]] = {"bandwidth": {}, "latency": {}}
+    for name, wire in cluster.wires().items():
+        for what, known in factors.items():
+            quantity: Quantity = getattr(wire.link, what)
+            if quantity.value > 0 and quantity.low > 0:
+                ends = np.log(_relative(quantity))
+                known[name] = float(np.exp(ends.mean() + (ends[1] - ends[0]) / SIGMAS * rng.standard_normal()))
+    return scaled(cluster, factors["bandwidth"], factors["latency"])

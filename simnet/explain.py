@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simnet.exchange import Bottleneck, bottlenecks
+import numpy as np
+
+from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks
 from simnet.prediction import StepModel, StepPrediction
 from simnet.results import Span
 from simnet.workload import item_bytes
@@ -66,4 +68,15 @@ def bottleneck(model: StepModel) -> list[Bottleneck]:
     return bottlenecks(
         model.cluster, exchange.algorithm, model.options(job.devices), job.devices, largest,
         itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost,
+    )  # fmt: skip
+
+
+def approximation(model: StepModel, draws: int) -> ApproximationError:
+    """How far the static share is from simulation, on the largest bucket and on draws of the links."""
+    job, exchange = model.scenario.job, model.scenario.exchange
+    largest = max(bucket.num_bytes for bucket in model.buckets) / exchange.compression
+    return approximation_error(
+        model.cluster, exchange.algorithm, model.options(job.devices), job.devices, largest,
+        itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost, draws=draws,
+        rng=np.random.default_rng(model.scenario.seed),
     )  # fmt: skip

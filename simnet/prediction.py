@@ -32,7 +32,7 @@ from simnet.recipe import Recipe, constant
 from simnet.recipe import find as find_recipe
 from simnet.results import Span
 from simnet.run import Run, time_to_train
-from simnet.scenario import Scenario
+from simnet.scenario import BatchNorm, Scenario
 from simnet.stragglers import Failures, Jitter, expected_maximum, maximum_quantile
 from simnet.training import Draws, StepTimes, StepWork, step
 from simnet.units import Bytes, Seconds
@@ -269,7 +269,10 @@ class StepModel:
         if group == 1:
             return none, none
         channels = [layer.num_parameters * 4 if layer.kind == "batch_norm" else 0 for layer in layers]
-        found = price(self.cluster, "ring", {}, group, [max(channels)], itemsize=4, cost=self.cost).at(channels)
+        found = price(
+            self.cluster, "ring", {}, group, [max(channels)], itemsize=4, cost=self.cost, uncertain=False,
+            members=self.scenario.batch_norm.members,
+        ).at(channels)  # fmt: skip
         times = np.where(np.array(channels) > 0, found.time, 0.0)
         return times, times
 
@@ -317,7 +320,7 @@ class StepModel:
         late = expected_maximum(Jitter(self.between_ranks.value), ranks) - 1
         share, crosses = self._sharing(ranks)
         taken = share * self.node_contention.value + crosses * self.network_contention.value
-        central = step(work, Draws(slowest=late + taken))
+        central = step(work, Draws(slowest=late, contention=taken))
         return central, step(work, self._draws(ranks)) if self.scenario.draws > 1 else central
 
     def _draws(self, ranks: int) -> Draws:
@@ -330,11 +333,11 @@ class StepModel:
         place = self.inputs.uniform(f"slowest of {ranks}")
         slowest = np.array([_slowest(self.between_ranks.value, ranks, p) for p in place])
         share, crosses = self._sharing(ranks)
-        slowest += share * self.inputs.lognormal("node contention", self.node_contention)
-        slowest += crosses * self.inputs.lognormal("network contention", self.network_contention)
+        taken = share * self.inputs.lognormal("node contention", self.node_contention)
+        taken = taken + crosses * self.inputs.lognormal("network contention", self.network_contention)
         normals = np.array([self.inputs.normal(i.name) + i.offset for i in prices.inputs]).reshape(-1, self.inputs.size)
         return Draws(
-            compute=drawn / (floor + fixed), slowest=slowest,
+            compute=drawn / (floor + fixed), slowest=slowest, contention=taken,
             latency=_factors(prices.latency, prices.latency_sd, normals, self.inputs.size),
             transfer=_factors(prices.transfer, prices.transfer_sd, normals, self.inputs.size),
             input=self.inputs.lognormal("input", fed) / (fed.value or 1.0),
@@ -491,9 +494,13 @@ class _Steps:
 
 
 def with_devices(scenario: Scenario, devices: int) -> Scenario:
-    """Return the scenario on another number of devices: a grid is left to its default, a node is at most filled."""
+    """Return the scenario on another number of devices: grids are left to their defaults, a node is at most filled.
+
+    Groups of distributed batch normalisation become blocks of ranks.
+    """
     options = {k: v for k, v in scenario.exchange.options.items() if k != "grid"}
     size = options.get("ranks_per_node")
     if isinstance(size, int) and devices < size:
         options["ranks_per_node"] = devices
-    return replace(scenario.with_job(devices=devices), exchange=replace(scenario.exchange, options=options))
+    blocks = replace(scenario, batch_norm=BatchNorm(scenario.batch_norm.group))
+    return replace(blocks.with_job(devices=devices), exchange=replace(scenario.exchange, options=options))

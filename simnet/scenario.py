@@ -72,6 +72,29 @@ class BatchNorm:
     grid: tuple[int, ...] = ()
     tile: int = 0
 
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks of the first group, rank y * X + x in column x of row y; none where groups are blocks of ranks."""
+        if not self.grid:
+            return ()
+        rows = self.group // self.tile
+        return tuple(y * self.grid[0] + x for y in range(rows) for x in range(self.tile))
+
+    def require(self, devices: int, *, where: str) -> None:
+        """Raise InvalidInput where groups do not divide the devices, or tiles do not fit the grid."""
+        if devices % self.group:
+            raise InvalidInput(f"batch_norm.group {where} divide {devices} devices, got {self.group}")
+        if not self.grid:
+            return
+        if len(self.grid) != 2 or self.grid[0] * self.grid[1] != devices:
+            raise InvalidInput(f"batch_norm.grid {where} be X and Y with X * Y = {devices}, got {list(self.grid)}")
+        rows = self.group // self.tile if self.tile > 0 else 0
+        if not rows or self.group % self.tile or self.grid[0] % self.tile or self.grid[1] % rows:
+            raise InvalidInput(
+                f"batch_norm.tile {where} be a width that divides the group of {self.group} and tiles the grid "
+                f"{self.grid[0]} x {self.grid[1]}, got {self.tile}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
@@ -157,8 +180,7 @@ class Scenario:
             raise InvalidInput(f"exchange.compression {where} be 1 or more, got {exchange.compression}")
         if exchange.interference is not None and not 0 <= exchange.interference < 1:
             raise InvalidInput(f"exchange.interference {where} be from 0 to below 1, got {exchange.interference}")
-        if job.devices % self.batch_norm.group:
-            raise InvalidInput(f"batch_norm.group {where} divide {job.devices} devices, got {self.batch_norm.group}")
+        self.batch_norm.require(job.devices, where=where)
 
     @property
     def global_batch(self) -> int:

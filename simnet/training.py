@@ -59,6 +59,7 @@ class Draws:
     """Factors on the parts of the work, (num_draws,) or plain numbers; those of buckets (num_draws, num_buckets).
 
     slowest : how much longer the slowest rank computes than the mean one, as a fraction
+    contention : how much longer every rank computes because it shares a node and a network, as a fraction
     """
 
     compute: FloatArray | float = 1.0
@@ -66,6 +67,7 @@ class Draws:
     transfer: FloatArray | float = 1.0
     batch_norm: FloatArray | float = 1.0
     slowest: FloatArray | float = 0.0
+    contention: FloatArray | float = 0.0
     input: FloatArray | float = 1.0
     interference: FloatArray | float = 1.0
 
@@ -78,6 +80,8 @@ class StepTimes:
     backward: FloatArray
     batch_norm: FloatArray
     waiting: FloatArray
+    contention: FloatArray
+    interference: FloatArray
     exposed: FloatArray
     update: FloatArray
     input_stall: FloatArray
@@ -88,6 +92,7 @@ class StepTimes:
         """Parts of one draw by name, s."""
         parts = {
             "forward": self.forward, "backward": self.backward, "batch_norm": self.batch_norm, "waiting": self.waiting,
+            "contention": self.contention, "interference": self.interference,
             "exposed_exchange": self.exposed.sum(axis=1), "update": self.update, "input_stall": self.input_stall,
         }  # fmt: skip
         return {name: float(values[draw]) for name, values in parts.items()}
@@ -113,7 +118,8 @@ def draw_slowest(num_ranks: int, size: int, rng: np.random.Generator) -> FloatAr
 def step(work: StepWork, draws: Draws | None = None) -> StepTimes:
     """Time of one step in every draw, with its parts; spans are those of the first draw."""
     draws = draws or Draws()
-    pace = np.atleast_1d(np.asarray(draws.compute, float) * (1 + np.asarray(draws.slowest, float)))
+    late = np.asarray(draws.slowest, float) + np.asarray(draws.contention, float)
+    pace = np.atleast_1d(np.asarray(draws.compute, float) * (1 + late))
     size = max(len(pace), *(np.shape(np.atleast_1d(f))[0] for f in (draws.latency, draws.transfer, draws.batch_norm)))
     pace = np.broadcast_to(pace, (size,))
     mean = np.broadcast_to(np.asarray(draws.compute, float), (size,))
@@ -125,17 +131,17 @@ def step(work: StepWork, draws: Draws | None = None) -> StepTimes:
     ready = start[:, None] + _ready(work, pace, norm)
     backward_end = start + pace * work.backward.sum() + norm_backward
     begins, ends = _exchange(work, draws, ready, backward_end)
+    undisturbed = backward_end
     backward_end, exposed = _exposed(work.interference * np.asarray(draws.interference), begins, ends, backward_end)
-    computed = mean * passes * (work.forward.sum() + work.backward.sum())
+    computed = mean * (passes * (work.forward.sum() + work.backward.sum()) + work.update)
     normed = passes * (norm_forward + norm_backward)
     update = pace * work.update
     busy = backward_end + exposed.sum(axis=1) + update
     stall = np.maximum(0.0, np.broadcast_to(work.input * np.asarray(draws.input, float), (size,)) - busy)
-    waiting = backward_end - computed - normed + (pace - mean) * work.update
     bars = _compute_spans(start[0], backward_end[0], update[0], busy[0], stall[0])
     return StepTimes(
-        mean * passes * work.forward.sum(), mean * passes * work.backward.sum(), normed, waiting, exposed,
-        mean * work.update, stall, busy + stall,
+        mean * passes * work.forward.sum(), mean * passes * work.backward.sum(), normed, computed * draws.slowest,
+        computed * draws.contention, backward_end - undisturbed, exposed, mean * work.update, stall, busy + stall,
         (*bars, *_exchange_spans(begins[0], ends[0])),
     )  # fmt: skip
 

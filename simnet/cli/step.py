@@ -18,6 +18,9 @@ def command(
     draws: Annotated[int | None, typer.Option(help="Draws of the intervals.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step as a trace that Perfetto opens.")] = None,
     advice: Annotated[bool, typer.Option(help="Try changes and name the three that help most.")] = True,
+    simulate_draws: Annotated[
+        int, typer.Option(help="Where the step is not exact: hold it against simulation on so many draws of the links.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict one training step: its parts, its critical path, the link that holds it up, what would help most."""
@@ -37,6 +40,8 @@ def command(
         _print_json(found)
         return
     _print(model, found)
+    if not found.exact:
+        _hold_against_simulation(model, simulate_draws)
     if advice:
         _advise(model)
 
@@ -112,6 +117,16 @@ def _print(model: StepModel, found: StepPrediction) -> None:
             print("  links of other kinds on the same path are as narrow: only better together")
     print(f"engine: {found.engine or 'none'}, {'exact' if found.exact else 'not exact: ' + found.reason}")
     print(f"compute time: {found.basis}")
+
+
+def _hold_against_simulation(model: StepModel, draws: int) -> None:
+    from simnet.explain import approximation
+
+    if draws == 0:
+        print("  its error: --simulate-draws 20 holds it against simulation")
+        return
+    error = approximation(model, draws)
+    print(f"  its error on {error.draws} draws: median {error.median:+.1%}, largest {error.largest:+.1%}")
 
 
 def _advise(model: StepModel) -> None:

@@ -8,15 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simnet.algorithms.registry import find
+from simnet.buckets import lazy_fusion, per_layer
 from simnet.catalog import load_cluster
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput
 from simnet.exchange import price, scaled
+from simnet.explain import approximation
 from simnet.models.registry import build
 from simnet.models.table import dumps
-from simnet.prediction import StepModel, efficiencies, predict_run, predict_step, recipe_of, run_of
+from simnet.prediction import StepModel, efficiencies, predict_run, predict_step, recipe_of, run_of, with_devices
 from simnet.scenario import BatchNorm, Exchange, Input, Job, Optimizer, Scenario, Variation, load_scenario
 from simnet.stragglers import Failures
+from simnet.workload import Gradient
 
 SMALL = Scenario(
     "probe",
@@ -250,3 +254,40 @@ def test_roots_that_take_turns_hide_each_other():
     many = one.spread(8)
     assert many.time == pytest.approx(one.time)
     assert many.transfer[-1] == pytest.approx(one.transfer[-1] / 8)
+
+
+def test_tiles_of_a_torus_are_as_near_as_their_links():
+    grid = replace(SMALL, job=replace(SMALL.job, cluster="tpu-v3-pod", devices=1024, precision="bf16"), draws=1)
+    tile, row = (
+        predict_step(replace(grid, batch_norm=BatchNorm(16, (32, 32), width))).parts_s["batch_norm"]
+        for width in (4, 16)
+    )
+    assert BatchNorm(4, (32, 32), 2).members == (0, 1, 32, 33)
+    assert tile > 0
+    assert row > 0
+
+
+@pytest.mark.parametrize(("grid", "tile"), [((4, 5), 2), ((4, 4), 3), ((4, 4), 0), ((2, 8), 4)])
+def test_tiles_that_do_not_fit_the_grid_are_refused(grid, tile):
+    with pytest.raises(InvalidInput, match=r"batch_norm\.(grid|tile)"):
+        replace(SMALL, batch_norm=BatchNorm(4, grid, tile))
+
+
+def test_the_static_share_is_held_against_simulation():
+    exact, shared = (StepModel(with_devices(load_scenario("sony-1088"), n)) for n in (16, 64))
+    assert exact.prices(16).exact
+    assert not shared.prices(64).exact
+    assert abs(approximation(exact, 2).largest) < 1e-9
+    assert 1e-9 < abs(approximation(shared, 1).largest) < 0.1
+
+
+def test_per_layer_and_buckets_differ_by_their_messages_alone():
+    # 8 ranks, 32 layers: 32 * 8 * 14 = 3,584 messages take 1.79 ms; 6 buckets of the same bytes 672 and 0.336 ms
+    per_message = 0.5e-6
+    layers = per_layer(tuple(Gradient(2464, "float32", i) for i in range(32)))
+    fused = lazy_fusion(tuple(Gradient(2464, "float32", i) for i in range(32)), threshold=6 * 2464)
+    messages = find("ring").traffic(8).messages * 8
+    times = [len(buckets) * int(messages) * per_message for buckets in (layers, fused)]
+    assert (len(layers), len(fused)) == (32, 6)
+    assert times == [pytest.approx(1.792e-3), pytest.approx(0.336e-3)]
+    assert sum(b.num_bytes for b in layers) == sum(b.num_bytes for b in fused) == 78848
