@@ -12,7 +12,8 @@ Source: Hockney, Parallel Computing 20(3), 1994 (one line); Thakur, Rabenseifner
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -154,40 +155,55 @@ def _spans(total: FloatArray) -> FloatArray:
 
 
 def _segments(points: Sequence[Point], lines: _Lines, draws: int, seed: int) -> tuple[Segment, ...]:
-    """Lines with the spread of refits to resampled points."""
+    """Lines with the spread of refits to resampled points: of each line between its borders, and of the borders."""
     size = np.array([point.message_bytes for point in points])
-    drawn = _bootstrap(points, len(lines.first), draws, seed)
+    time = np.array([point.seconds for point in points])
+    counts = _resampled(len(points), draws, seed)
+    ends = _borders(size, time, counts, len(lines.first))
     segments = []
-    for k in range(len(lines.first)):
-        spread = np.array([[d.latency[k], 1 / d.slope[k], _end(size, d, k)] for d in drawn]).reshape(-1, 3)
+    for k, (first, last) in enumerate(_ranges(lines, len(size))):
+        spread = _refits(size[first:last], time[first:last], counts[:, first:last])
         latency = _interval(float(lines.latency[k]), spread[:, 0])
         bandwidth = _interval(float(1 / lines.slope[k]), spread[:, 1])
-        if k + 1 == len(lines.first):
+        if last == len(size):
             segments.append(Segment(None, latency, bandwidth))
         else:
-            end = _interval(_end(size, lines, k), spread[:, 2])
-            segments.append(Segment(int(end.value), latency, bandwidth, int(end.low), int(end.high)))
+            end = _interval(float(size[last - 1]), ends[:, k])
+            segments.append(Segment(ceil(end.value), latency, bandwidth, ceil(end.low), ceil(end.high)))
     return tuple(segments)
 
 
-def _end(size: FloatArray, lines: _Lines, k: int) -> float:
-    """Last message size of line k."""
-    return float(size[lines.first[k + 1] - 1]) if k + 1 < len(lines.first) else float("inf")
+def _ranges(lines: _Lines, size: int) -> list[tuple[int, int]]:
+    """First point and one past the last of every line."""
+    return list(zip(lines.first, (*lines.first[1:], size), strict=True))
 
 
-def _bootstrap(points: Sequence[Point], num_lines: int, draws: int, seed: int) -> list[_Lines]:
-    """Refit to points drawn with replacement; draws that choose another number of lines are left out."""
-    size = np.array([point.message_bytes for point in points])
-    time = np.array([point.seconds for point in points])
-    chance = np.random.default_rng(seed)
-    drawn = []
-    for _ in range(draws):
-        count = np.bincount(chance.integers(len(points), size=len(points)), minlength=len(points)).astype(float)
+def _resampled(size: int, draws: int, seed: int) -> FloatArray:
+    """How often each point is in each draw, shape (draws, size)."""
+    picks = np.random.default_rng(seed).integers(size, size=(draws, size))
+    return np.array([np.bincount(pick, minlength=size) for pick in picks], float).reshape(draws, size)
+
+
+def _refits(size: FloatArray, time: FloatArray, counts: FloatArray) -> FloatArray:
+    """Latency and bandwidth of the line through the points of each draw, where it holds two sizes or more."""
+    found = []
+    for count in counts:
+        held = count > 0
+        if len(np.unique(size[held])) > 1:
+            latency, slope, _ = _all_lines(size[held], time[held], count[held])
+            found.append((latency[0, -1], 1 / slope[0, -1]))
+    return np.array(found).reshape(-1, 2)
+
+
+def _borders(size: FloatArray, time: FloatArray, counts: FloatArray, num_lines: int) -> FloatArray:
+    """Last sizes of all lines but the last, of draws that choose as many lines, shape (draws, num_lines - 1)."""
+    found = []
+    for count in counts if num_lines > 1 else ():
         held = np.flatnonzero(count)
         lines = _fit_arrays(size[held], time[held], count[held])
         if len(lines.first) == num_lines:
-            drawn.append(replace(lines, first=tuple(int(held[i]) for i in lines.first)))
-    return drawn
+            found.append([size[held[first - 1]] for first in lines.first[1:]])
+    return np.array(found).reshape(-1, max(num_lines - 1, 1))
 
 
 def _interval(value: float, draws: FloatArray) -> Fitted:
@@ -236,6 +252,8 @@ def _assumptions(points: Sequence[Point]) -> tuple[str, ...]:
     found = []
     if any(point.row.collective in RING_STEPS and point.row.algorithm is None for point in points):
         found.append("collectives whose algorithm the log does not name ran as a ring, one message after the other")
+    if all(point.row.collective == "stream" for point in points):
+        found.append("latency is the time between messages of a stream, not that of one message")
     worlds = sorted({point.row.ranks for point in points if point.row.ranks})
     if len(worlds) > 1:
         found.append(f"messages cost the same among {' and '.join(map(str, worlds))} ranks")

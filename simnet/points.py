@@ -48,12 +48,15 @@ def nearest_to_collectives(points: Sequence[Point]) -> tuple[list[Point], list[F
     """Of rows between two ranks keep those most like a step of a collective: both ways at once, all ranks busy."""
     busy = any(point.row.environment.get("loaded") for point in points)
     both = any(point.row.collective == "exchange" for point in points)
+    single = any(point.row.collective not in ("stream", "add") for point in points)
     kept, left_out = [], []
     for point in points:
         direct = point.row.collective in (*_DIRECT, "add")
         if busy and direct and not point.row.environment.get("loaded"):
             left_out.append(refusal(point.row, "measured while other ranks idled; rows with all ranks busy are fitted"))
-        elif both and point.row.collective in ("send", "stream"):
+        elif single and point.row.collective == "stream":
+            left_out.append(refusal(point.row, "many in flight: the time per message holds no latency"))
+        elif both and point.row.collective == "send":
             left_out.append(refusal(point.row, "one way; rows of both ways at once are fitted"))
         else:
             kept.append(point)

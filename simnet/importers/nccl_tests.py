@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from simnet.importers.nccl_infer import Row, Verdict, infer
+from simnet.importers.nccl_infer import Row, Verdict, infer, possible
 from simnet.importers.nccl_rows import Half, Start, agrees, figures, half, parts, row_start, without_functions
 from simnet.importers.record import Fact, Item, Line, Note, Skipped
 from simnet.metrics import algbw
@@ -245,6 +245,8 @@ class _Stream:
         run.waiting = []
 
     def _measurement(self, row: Row, verdict: Verdict) -> Item:
+        if verdict.collective not in possible(row):
+            return Skipped(row.line, f"redop and root of the row are not those of {verdict.collective}")
         if not verdict.busbw_agrees(row) or not verdict.parts_agree(row):
             return Skipped(row.line, f"busbw, count and size do not fit {verdict.collective} on {verdict.ranks} ranks")
         if verdict.ranks == 1 and row.in_place:

@@ -155,3 +155,11 @@ def test_many_rows_of_one_condition_are_fitted_at_their_median() -> None:
     profile = calibrate(rows, name="many", draws=10)
     assert len(profile.points) == len(SIZES)
     assert profile.segments[0].bandwidth_bytes_per_s.value == pytest.approx(10e9, rel=1e-3)
+
+
+def test_messages_in_flight_tell_no_latency() -> None:
+    streams = [Measurement("stream", size, 0.5e-6 + size / 12e9) for size in SIZES]
+    profile = calibrate([*sends(SIZES), *streams], name="both")
+    assert profile.segments[0].latency_s.value == pytest.approx(5e-6, rel=1e-6)
+    assert len(profile.refused) == len(streams)
+    assert any("not that of one message" in text for text in calibrate(streams, name="alone").assumptions)
