@@ -11,15 +11,17 @@ from simnet.placement import Placement
 US, GB = 1e-6, 1e9
 
 
-def nodes(num_nodes: int, per_node: int, *, nic: float = 25 * GB, ranks: int | None = None) -> FabricPaths:
-    """Devices with 48.5 GB/s and 1.9 us to each other inside a node; one NIC link per node and direction.
+def nodes(
+    num_nodes: int, per_node: int, *, nic: float = 25 * GB, pair: float = 48.5 * GB, ranks: int | None = None
+) -> FabricPaths:
+    """Devices with `pair` bytes/s and 1.9 us to each other inside a node; one NIC link per node and direction.
 
     A message between nodes takes 2.54 us; ranks are the first devices, default all.
     """
     links = []
     for node in range(num_nodes):
         devices = [f"d{node}.{i}" for i in range(per_node)]
-        links += [Link(a, b, 1.9 * US, 48.5 * GB) for a in devices for b in devices if a != b]
+        links += [Link(a, b, 1.9 * US, pair) for a in devices for b in devices if a != b]
         links += [Link(d, f"host{node}", 0.0, 1e3 * nic) for d in devices]
         links += [Link(f"host{node}", d, 0.0, 1e3 * nic) for d in devices]
         links += [Link(f"host{node}", "switch", 2.54 * US, nic), Link("switch", f"host{node}", 0.0, nic)]
