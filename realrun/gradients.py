@@ -31,7 +31,7 @@ class GradientBuckets:
     ----------
     reduce : starts an all-reduce of a flat tensor and returns a handle with `wait()`; None for one rank
     cap : bytes after which a bucket closes (PyTorch DDP's rule)
-    wire_dtype : type in which gradients travel, such as torch.float16; None for their own
+    wire_dtype : type in which gradients travel and are summed, such as torch.float16; None for their own
     overlap : start a bucket as soon as its gradients are there; else all at `finish`
     """
 
@@ -139,13 +139,12 @@ def describe(parameters: Sequence[nn.Parameter]) -> list[Gradient]:
     ]
 
 
-def reducer(algorithm: str, *, group: Any = None, wide: bool = False, **options: Any) -> Reduce | None:
+def reducer(algorithm: str, *, group: Any = None, **options: Any) -> Reduce | None:
     """Return the all-reduce of that name over the ranks of a group, started without waiting.
 
     Parameters
     ----------
     algorithm : a schedule's name, or "native" for torch.distributed's own
-    wide : sum 16-bit tensors in fp32
     """
     if not dist.is_initialized() or dist.get_world_size(group) == 1:
         return None
@@ -155,7 +154,7 @@ def reducer(algorithm: str, *, group: Any = None, wide: bool = False, **options:
     from simnet.algorithms.registry import build
 
     schedule = build(algorithm, dist.get_world_size(group), **options)
-    executor = Executor(schedule, group=group, reduce_dtype=torch.float32 if wide else None)
+    executor = Executor(schedule, group=group)
     return lambda flat: executor.run(flat, async_op=True)
 
 

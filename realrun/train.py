@@ -50,7 +50,7 @@ class Job:
     bn_ranks : ranks whose batches are normalised together, 0 for all; tiles of the grid where `options` has one
     bn_momentum : share of a new batch in the running statistics; raise it where there are few steps
     precision : of convolutions and matrix products; weights and their update stay in fp32
-    gradient_dtype : in which gradients travel
+    gradient_dtype : in which gradients travel and are summed; the loss is scaled where it is float16
     algorithm, options : all-reduce, or "native" for the backend's own
     """
 
@@ -110,11 +110,11 @@ class Trainer:
         self.model = self._build().to(self.device)
         self.optimizer = _optimizer(job, self.model)
         wire = PRECISIONS[job.gradient_dtype]
-        reduce = reducer(job.algorithm, wide=wire is not None, **job.options)
+        reduce = reducer(job.algorithm, **job.options)
         self.gradients = GradientBuckets(
             list(self.model.parameters()), reduce, cap=job.bucket_cap, wire_dtype=wire, overlap=job.overlap
         )
-        self.scale = LossScale() if job.precision == "float16" else None
+        self.scale = LossScale() if "float16" in (job.precision, job.gradient_dtype) else None
         self.epoch, self.step = 0, 0
         self.totals = torch.zeros(3, dtype=torch.float64)
 

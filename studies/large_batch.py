@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from realrun.batch_control import BatchControl, BatchPhase
+from realrun.batch_control import BatchControl, BatchPhase, num_steps
 from realrun.data import InMemory, digits
 from realrun.learning_rate import LearningRate, linear_scaling
 from realrun.train import Job, Trainer, epoch_rows
@@ -143,11 +143,18 @@ def run(*, quick: bool = False) -> Result:
                               for row in rows if row["quantity"].endswith(f", {remedy}")}}
         for remedy in extent.remedies
     ]  # fmt: skip
+    updates = {f"batch {batch}": str(_updates(batch, extent)) for batch in extent.batches}
+    table.append({"remedy": "updates (no growth)", **updates})
     tables = [
         Table("Validation accuracy: median over seeds (lowest to highest)", table, "each line adds to the one before"),
         Table("What holds here and what does not", findings(rows, extent)),
     ]
     return Result(rows, claims, tables, [_picture(rows, extent), _curves(runs, extent)], _NOTES)
+
+
+def _updates(batch: int, extent: Extent) -> int:
+    """Steps of a whole run at one batch."""
+    return extent.epochs * num_steps(extent.samples, batch, 1)
 
 
 def _repeats(first: dict[str, Any], extent: Extent) -> bool:

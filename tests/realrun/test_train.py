@@ -243,6 +243,29 @@ def test_gradients_in_sixteen_bits_train_nearly_alike(rank_pool: Pools) -> None:
     np.testing.assert_allclose(ours[0], _alone(replace(job, gradient_dtype="float32"), 2)[0], atol=2e-3)
 
 
+def test_gradients_travel_in_the_type_asked_for() -> None:
+    class Done:
+        def wait(self) -> None:
+            """Nothing was sent."""
+
+    sent: list[torch.dtype] = []
+
+    def reduce(flat: torch.Tensor) -> Done:
+        sent.append(flat.dtype)
+        flat.mul_(2)
+        return Done()
+
+    weight = torch.nn.Parameter(torch.ones(3))
+    buckets = GradientBuckets([weight], reduce, wire_dtype=torch.float16)
+    buckets.begin()
+    weight.sum().backward()
+    buckets.finish()
+    assert sent == [torch.float16]
+    assert weight.grad is not None
+    assert weight.grad.dtype == torch.float32
+    assert weight.grad.tolist() == [2.0, 2.0, 2.0]
+
+
 def test_ranks_train_on_shards_of_images_as_one_does(rank_pool: Pools, tmp_path: Path) -> None:
     write_shards(tmp_path, synthetic_images(20, num_classes=2, width=40, height=32), per_shard=8)
     job = _job(epochs=1, data=str(tmp_path), resolution=16, batch=BatchControl((BatchPhase(0, 5),)))
