@@ -40,9 +40,10 @@ def _schedules(algorithm: str, max_ranks: int, ranks: int | None) -> Iterable[di
     from simnet.errors import InvalidInput
     from simnet.verification import verify
 
-    if (ranks or max_ranks) < 1 or ranks == 0:
-        raise InvalidInput(f"--ranks and --max-ranks must be 1 or more, got {ranks or max_ranks}")
-    return verify(algorithm, max_ranks=ranks or max_ranks, min_ranks=ranks or 1)
+    most = max_ranks if ranks is None else ranks
+    if most < 1:
+        raise InvalidInput(f"--ranks and --max-ranks must be 1 or more, got {most}")
+    return verify(algorithm, max_ranks=most, min_ranks=ranks or 1)
 
 
 def _orders(algorithm: str, ranks: int | None) -> Iterable[dict[str, Any]]:

@@ -13,7 +13,7 @@ from simnet.errors import InvalidInput, InvalidSchedule, WrongResult
 from simnet.interpreters.check import check
 from simnet.interpreters.execute import execute
 from simnet.schedule import Op, Schedule, Step, Transfer
-from simnet.verification import redundant, schedules
+from simnet.verification import redundant, schedules, variants, verify
 
 
 def _without(schedule: Schedule, step: int, row: int) -> Schedule:
@@ -93,3 +93,21 @@ def test_unknown_algorithm_and_option_are_refused_with_the_alternatives() -> Non
         build("ring", 4, grid=(2, 2))
     with pytest.raises(InvalidInput, match="1 or more ranks"):
         build("ring", 0)
+
+
+@pytest.mark.slow
+def test_every_schedule_up_to_64_ranks_is_correct_and_sends_what_it_says() -> None:
+    assert sum(row["schedules"] for row in verify("all", max_ranks=64)) > 5000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [65, 96, 127])
+def test_larger_world_sizes_are_correct_by_random_integers(world_size: int) -> None:
+    list(verify("all", max_ranks=world_size, min_ranks=world_size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", algorithms())
+def test_dropping_sampled_transfers_changes_the_result_on_more_ranks(name: str) -> None:
+    for _, schedule in variants(algorithms()[name], max_ranks=33, min_ranks=31):
+        assert redundant(schedule, sample=64) == [], schedule
