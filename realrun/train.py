@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ class Job:
     accumulate : backward passes per step; each takes its part of the rank's batch
     rate : learning rate by epoch
     bn_ranks : ranks whose batches are normalised together, 0 for all; tiles of the grid where `options` has one
+    checkpoint_steps : write the checkpoint after so many steps too, not only after an epoch
     bn_momentum : share of a new batch in the running statistics; raise it where there are few steps
     precision : of convolutions and matrix products; weights and their update stay in fp32
     gradient_dtype : in which gradients travel and are summed; the loss is scaled where it is float16
@@ -79,6 +81,7 @@ class Job:
     samples: int | None = None
     shift: int = 0
     checkpoint: str | None = None
+    checkpoint_steps: int | None = None
     stop_after_steps: int | None = None
 
     def __post_init__(self) -> None:
@@ -102,7 +105,7 @@ class Trainer:
     def __init__(self, job: Job, *, data: Dataset | None = None) -> None:
         self.job = job
         self.rank, self.world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        self.device = _device()
+        self.device = _device(self.rank)
         self.data = data or open_data(
             job.data, resolution=job.resolution, samples=job.samples, seed=job.seed, shift=job.shift
         )
@@ -227,17 +230,31 @@ def train(job: Job, *, data: Dataset | None = None) -> Iterator[dict[str, Any]]:
     trainer = Trainer(job, data=data)
     path = None if job.checkpoint is None else Path(job.checkpoint)
     if path is not None and path.exists():
-        trainer.resume(torch.load(path, map_location=trainer.device, weights_only=True))
+        _resume(trainer, path)
     done = 0
     while trainer.epoch < job.epochs:
         for row in epoch_rows(trainer):
-            if row["kind"] == "step":
-                done += 1
-                if done == job.stop_after_steps:
-                    _save(trainer, path)
-                    return
+            done += row["kind"] == "step"
+            stops = row["kind"] == "step" and done == job.stop_after_steps
+            if stops or (row["kind"] == "step" and job.checkpoint_steps and done % job.checkpoint_steps == 0):
+                _save(trainer, path)
+            if stops:
+                return
             yield row
         _save(trainer, path)
+
+
+def _resume(trainer: Trainer, path: Path) -> None:
+    try:
+        state = torch.load(path, map_location=trainer.device, weights_only=True)
+        trainer.resume(state)
+    except (RuntimeError, KeyError, ValueError, EOFError, UnpicklingError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InvalidInput(
+            f"{path} is no checkpoint of this job: {reason}; give the options it was trained with, or another file"
+        ) from error
 
 
 def epoch_rows(trainer: Trainer) -> Iterator[dict[str, Any]]:
@@ -291,9 +308,9 @@ def _optimizer(job: Job, model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(plain, 0.0, momentum=job.momentum, weight_decay=job.weight_decay)
 
 
-def _device() -> torch.device:
+def _device(rank: int) -> torch.device:
     if torch.cuda.is_available():
-        local = int(os.environ.get("LOCAL_RANK", "0"))
+        local = int(os.environ.get("LOCAL_RANK", rank))
         return torch.device("cuda", local % torch.cuda.device_count())
     return torch.device("cpu")
 

@@ -41,6 +41,7 @@ def command(
     shift: Annotated[int, typer.Option(help="Move training digits by up to this many pixels.")] = 0,
     seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
     checkpoint: Annotated[str | None, typer.Option(help="Written after every epoch; resumed from if there.")] = None,
+    checkpoint_steps: Annotated[int | None, typer.Option(help="Write it after so many steps too.")] = None,
     backend: Annotated[str | None, typer.Option(help="gloo or nccl.")] = None,
     timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
     json: Annotated[bool, typer.Option("--json", help="One JSON object per epoch.")] = False,
@@ -73,6 +74,7 @@ def command(
         algorithm=algorithm, options={k: v for k, v in options.items() if v is not None},
         bucket_cap=round(parse(bucket, Dimension.INFORMATION, name="--bucket")), overlap=overlap,
         resolution=resolution, samples=samples, shift=shift, seed=seed, checkpoint=checkpoint,
+        checkpoint_steps=checkpoint_steps,
     )  # fmt: skip
     limit = parse(timeout, Dimension.TIME, name="--timeout")
     _print(_rows(job, ranks, backend, limit), json=json)
@@ -117,6 +119,8 @@ def _print(rows: Any, *, json: bool) -> None:
             else:
                 print(_line(row) if last else f"{_HEAD}\n{_line(row)}", flush=True)
                 last = row
+    if last is None and not json:
+        console.print("no epoch is left to train: the checkpoint is complete; ask for more --epochs")
     if last and last["stages"]:
         print(*(_stage(stage) for stage in last["stages"]), sep="\n")
 

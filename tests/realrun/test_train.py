@@ -228,6 +228,30 @@ def test_a_resumed_run_equals_one_that_did_not_stop_bit_for_bit(
             assert value is None or torch.equal(value, resumed["optimizer"]["state"][index][key])
 
 
+def test_a_killed_run_keeps_the_last_checkpoint_of_its_steps(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    job = _job(checkpoint=str(tmp_path / "run"), checkpoint_steps=2)
+    rows = train(job, data=_data())
+    while next(rows).get("step") != 3:
+        pass
+    rows.close()
+    kept = torch.load(tmp_path / "run", weights_only=True)
+    assert (kept["epoch"], kept["step"]) == (0, 2)
+    whole = _trained(_job(checkpoint=str(tmp_path / "whole")))
+    assert all(torch.equal(value, whole["model"][name]) for name, value in _trained(job)["model"].items())
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
+def test_what_is_no_checkpoint_of_this_job_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "run"
+    if content is None:
+        torch.save({"model": {}, "step": 0}, file)
+    else:
+        file.write_bytes(content)
+    with pytest.raises(InvalidInput, match="no checkpoint of this job"):
+        next(train(_job(checkpoint=str(file)), data=_data()))
+
+
 def test_a_checkpoint_from_inside_an_epoch_needs_as_many_ranks() -> None:
     trainer = Trainer(_job(), data=_data())
     state = trainer.state()
