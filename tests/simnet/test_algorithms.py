@@ -12,6 +12,7 @@ from simnet.algorithms.trees import complement, in_order_parents
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput, Unsupported, WrongResult
 from simnet.interpreters import engine
+from simnet.paths import UniformPaths
 from simnet.schedule import Repeat, Schedule
 from simnet.verification import check_traffic, variants
 from tests.simnet.fabrics import nodes
@@ -112,6 +113,21 @@ def test_tree_beats_ring_on_two_nodes_and_not_on_five() -> None:
         assert 12.3e9 < busbw[0] <= 12.5e9
         faster[num_nodes] = times[1] < times[0]
     assert faster == {2: True, 5: False}
+
+
+def _time(name: str, ranks: int, num_bytes: int) -> float:
+    return float(engine.run(build(name, ranks), num_bytes // 4, UniformPaths(ranks, 1e-6, 12.5e9), AlphaBeta()).time)
+
+
+def test_folding_six_ranks_is_slower_than_eight_and_than_a_ring_for_large_buffers() -> None:
+    large = 1 << 28
+    assert _time("halving_doubling", 6, large) > 1.5 * _time("halving_doubling", 8, large)
+    assert _time("ring", 6, large) < _time("binary_blocks", 6, large) < _time("halving_doubling", 6, large)
+
+
+def test_halving_doubling_overtakes_the_ring_where_latency_counts() -> None:
+    assert _time("halving_doubling", 64, 1 << 16) < _time("ring", 64, 1 << 16) / 5
+    assert _time("recursive_doubling", 64, 64) < _time("halving_doubling", 64, 64) < _time("ring", 64, 64)
 
 
 @pytest.mark.parametrize("world_size", [2, 8, 13, 64, 99])
