@@ -244,8 +244,8 @@ class Network:
         if not flows:
             return []
         first = flows[0].loads
-        if len(first) == 1 and all(flow.loads.keys() == first.keys() for flow in flows):
-            share = self.bandwidth[next(iter(first))] / sum(w for flow in flows for w in flow.loads.values())
+        if all(flow.loads == first for flow in flows):
+            share = min(self.bandwidth[link] / weight for link, weight in first.items()) / len(flows)
             if all(flow.cap >= share for flow in flows):
                 return [share] * len(flows)
         return _fill(flows, self.bandwidth) if len(flows) <= VECTOR_FLOWS else _fill_many(flows, self.bandwidth)
