@@ -25,18 +25,44 @@ _ROOTED = ("broadcast", "reduce")
 def nccl_table(rows: Iterable[Row]) -> Iterator[str]:
     """Lines of the table: a header per block, one line per row, and a footer with the average busbw.
 
-    Predicted rows show N/A for #wrong and, where they have one, their 80 % interval in two more columns.
+    Predicted rows show N/A for #wrong and, where they have one, their 80 % interval in two more columns. An
+    out-of-place row and the in-place row that follows it share a line.
     """
     block, total = None, _Total()
-    for row in rows:
-        if _title(row) != block:
-            block = _title(row)
-            yield from _header(row, block)
+    for row, partner in _paired(rows):
+        if (_title(row), partner is None) != block:
+            block = _title(row), partner is None
+            yield from _header(row, partner)
         if isinstance(row, CollectivePrediction) and not row.exact and row.reason:
             yield f"# not exact: {row.reason}"
-        yield _line(row)
+        yield _line(row, partner)
         total.add(row)
+        if partner is not None:
+            total.add(partner)
     yield from total.footer()
+
+
+def _paired(rows: Iterable[Row]) -> Iterator[tuple[Row, Measurement | None]]:
+    """Rows with the in-place row of the same condition, where it follows; every other row at once."""
+    held: Measurement | None = None
+    for row in rows:
+        if held is not None:
+            if isinstance(row, Measurement) and row.in_place and _title(row) == _title(held) and _same(row, held):
+                yield held, row
+                held = None
+                continue
+            yield held, None
+            held = None
+        if isinstance(row, Measurement) and row.in_place is False:
+            held = row
+        else:
+            yield row, None
+    if held is not None:
+        yield held, None
+
+
+def _same(row: Measurement, other: Measurement) -> bool:
+    return (row.size_bytes, row.count, row.dtype) == (other.size_bytes, other.count, other.dtype)
 
 
 def time_text(time: Seconds, *, width: int = 9) -> str:
@@ -99,16 +125,20 @@ def _title(row: Row) -> str:
     return ", ".join(parts)
 
 
-def _header(row: Row, title: str) -> Iterator[str]:
-    span = _has_interval(row)
-    yield f"# {title}"
-    yield f"# {'':62s}{_half(row):>32s}".rstrip()
-    yield "#       size         count      type   redop    root       time   algbw   busbw  #wrong" + (
-        "       low      high" if span else ""
-    )
-    yield "#        (B)    (elements)                                 (us)  (GB/s)  (GB/s)" + (
-        "              (us)      (us)" if span else ""
-    )
+_NAMES, _UNITS = "      time   algbw   busbw  #wrong", "      (us)  (GB/s)  (GB/s)        "
+_SPAN_NAMES, _SPAN_UNITS = "       low      high", "      (us)      (us)"
+
+
+def _header(row: Row, partner: Measurement | None) -> Iterator[str]:
+    names, units, halves = _NAMES, _UNITS, f"{_half(row):>34}"
+    if _has_interval(row):
+        names, units = names + _SPAN_NAMES, units + _SPAN_UNITS
+    if partner is not None:
+        names, units, halves = 2 * names, 2 * units, halves + f"{_half(partner):>34}"
+    yield f"# {_title(row)}"
+    yield f"# {'':53s}{halves}".rstrip()
+    yield f"#       size         count      type   redop    root {names}"
+    yield f"#        (B)    (elements)                           {units}".rstrip()
 
 
 def _half(row: Row) -> str:
@@ -121,14 +151,20 @@ def _has_interval(row: Row) -> bool:
     return isinstance(row, CollectivePrediction) and row.low_s is not None and row.high_s is not None
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, partner: Measurement | None) -> str:
+    text = row_start(row.collective, row.size_bytes, row.count, row.dtype) + _figures(row)
+    if partner is not None:
+        text += _figures(partner)
+    if isinstance(row, CollectivePrediction) and row.low_s is not None and row.high_s is not None:
+        text += f" {time_text(row.low_s)} {time_text(row.high_s)}"
+    return text
+
+
+def _figures(row: Row) -> str:
+    """Time, algbw, busbw and #wrong of one half."""
     wrong = row.num_wrong if isinstance(row, Measurement) else None
     rate = row.algbw_bytes_per_s
     if rate is None and row.size_bytes and row.time_s > 0:
         rate = row.size_bytes / row.time_s
     figures = (time_text(row.time_s), bandwidth_text(rate), bandwidth_text(row.busbw_bytes_per_s))
-    text = row_start(row.collective, row.size_bytes, row.count, row.dtype) + f"  {' '.join(figures)}  "
-    text += f"{_or_na(wrong):>6}"
-    if isinstance(row, CollectivePrediction) and row.low_s is not None and row.high_s is not None:
-        text += f" {time_text(row.low_s)} {time_text(row.high_s)}"
-    return text
+    return f"  {' '.join(figures)}  {_or_na(wrong):>6}"

@@ -66,3 +66,12 @@ def test_large_times_keep_their_column() -> None:
 def test_why_a_row_is_not_exact_stands_above_it() -> None:
     lines = list(nccl_table([replace(PREDICTED, exact=False, reason="ranks share NICs")]))
     assert "# not exact: ranks share NICs" in lines
+
+
+def test_both_halves_of_a_measurement_share_a_line() -> None:
+    out, into = replace(MEASURED, in_place=False), replace(MEASURED, time_s=351e-6, num_wrong=1)
+    lines = list(nccl_table([out, into, replace(out, size_bytes=4, count=1)]))
+    assert [len(row) for row in data_rows(lines)] == [13, 9]
+    assert data_rows(lines)[0][9:] == ["351.00", "3.00", "5.62", "1"]
+    assert any("out-of-place" in line and "in-place" in line.split("out-of-place")[1] for line in lines)
+    assert lines[-2] == "# Out of bounds values : 1 FAILED"

@@ -138,7 +138,7 @@ def test_real_logs_damaged(samples: Path, folder: str, tmp_path: Path) -> None:
             assert not wrong(survivors(data[:end], tmp_path, path.name), truth), (path.name, end)
         lines = data.splitlines(keepends=True)
         for name, damage in DAMAGES.items():
-            for seed in range(3):
+            for seed in range(3 if len(data) < 100_000 else 1):
                 damaged = b"".join(damage(lines, random.Random(seed)))
                 assert not wrong(survivors(damaged, tmp_path, path.name), truth), (path.name, name, seed)
 
