@@ -226,19 +226,19 @@ def _why(one: Hindcast) -> str:
         return "" if one.found.high / one.found.low <= 2 else f"baseline unknown: {one.basis.partition(' (')[0]}"
     slow = (one.found.value > one.published) == (one.unit != "s")
     side = "slower" if slow else "faster"
-    return f"was {side} than its interval: {_cause(one.fact, slow=slow)}"
+    return f"was {side} than its interval; perhaps {_cause(one.fact, slow=slow)}"
 
 
 def _cause(fact: Fact, *, slow: bool) -> str:
     if fact.model == "AlexNet":
-        return "AlexNet computes little per byte and per image, so parameter servers and image reading show"
+        return "because AlexNet computes little per byte and per image, so that servers of parameters and images show"
     if fact.id.startswith(("abci.rn50.hvd", "hvd871")):
-        return "real images are read and decoded, which the single-device row on synthetic ones does not show"
+        return "because real images are read and decoded, which a single-device row does not strain"
     if fact.id.startswith("mlperf0.5"):
-        return "a batch far below that of the row the device is known by"
+        return "because its batch is far below that of the row the device is known by"
     if not slow:
-        return "the base it refers to, or its software, was better than the row it is predicted from"
-    return "the exchange of this framework overlaps less than the rule of its scenario"
+        return "because its software was better than that of the row it is predicted from"
+    return "because its exchange overlaps less than the rule of its scenario"
 
 
 def rows(*, draws: int = 400) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from simnet.results import Span
 from simnet.workload import Bucket, item_bytes
 
 COMPUTE_STREAM, EXCHANGE_STREAM = 7, 20
+LISTED_RANKS = 30
 _DTYPES = {"float32": "Float", "float16": "Half", "bfloat16": "BFloat16", "float64": "Double"}
 
 
@@ -73,6 +74,12 @@ def _collective(bucket: Bucket, ranks: int) -> dict[str, Any]:
     return {
         "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements, "Group size": ranks,
         "dtype": _DTYPES.get(bucket.dtype, bucket.dtype), "In split size": "[]", "Out split size": "[]",
-        "Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": "[...]",
+        "Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": _ranks(ranks),
         "Global rank start": 0, "Global rank stride": 1,
     }  # fmt: skip
+
+
+def _ranks(ranks: int) -> str:
+    """The ranks of the group as the profiler lists them, cut where they are many."""
+    shown = ", ".join(map(str, range(min(ranks, LISTED_RANKS))))
+    return f"[{shown}{', ...' if ranks > LISTED_RANKS else ''}]"

@@ -63,3 +63,14 @@ def test_all_claims_hold():
     found = hindcast.run(quick=True)
     assert {c.text: c.holds for c in found.claims} == {c.text: True for c in found.claims}
     assert all(row["reason"] for row in found.rows if row["inside"] is False or row["predicted"] is None)
+
+
+@pytest.mark.parametrize("wire", ["TCP", "RDMA"])
+def test_over_25_gigabit_resnet101_and_vgg16_scale_below_inception(wire):
+    models = ("Inception-v3", "ResNet-101", "VGG-16")
+    inception, resnet, vgg = (
+        found.found.value / found.constant
+        for found in (hindcast.hindcast(facts.find(f"horovod.{m}.16.{wire}"), draws=20) for m in models)
+    )
+    assert resnet < inception
+    assert vgg < inception
