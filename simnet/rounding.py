@@ -7,6 +7,7 @@ gives the same bits as `execute`.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,18 +65,15 @@ def summation_order(schedule: Schedule) -> list[Order]:
     for _ in execute.run(schedule, state, chunks):
         pass
     wanted = schedule.collective.wants(n, chunks)
-    names: dict[object, int] = {}
+    names = _Names()
     found: list[Order] = []
     for chunk in range(chunks):
-        orders = state[wanted[:, chunk], chunk]
-        different = {
-            _name(order, names): rank for order, rank in zip(orders, np.flatnonzero(wanted[:, chunk]), strict=True)
-        }
+        ranks = np.flatnonzero(wanted[:, chunk]).tolist()
+        different = {names.name(state[rank, chunk]): rank for rank in ranks}
         if len(different) > 1:
-            raise WrongResult(
-                f"{schedule.name}, chunk {chunk}: ranks {sorted(different.values())[:2]} add in different orders"
-            )
-        found.append(orders[0])
+            two = sorted(different.values())[:2]
+            raise WrongResult(f"{schedule.name}, chunk {chunk}: ranks {two} add in different orders")
+        found.append(state[ranks[0], chunk])
     return found
 
 
@@ -162,12 +160,17 @@ def require_finite(inputs: Data, sums: Data) -> None:
         )
 
 
-def _children_first(order: Order) -> list[Order]:
-    """Every node once, each after both its parts; without recursion, as chains are as deep as the world is large."""
+def _children_first(order: Order, *, known: Container[int] = ()) -> list[Order]:
+    """Every node once, each after both its parts, those below nodes of known ids left out.
+
+    Without recursion, as chains are as deep as the world is large.
+    """
     found: dict[int, Order] = {}
     todo = [order]
     while todo:
         node = todo.pop()
+        if id(node) in known:
+            continue
         found.pop(id(node), None)
         found[id(node)] = node
         if isinstance(node, Sum):
@@ -175,10 +178,21 @@ def _children_first(order: Order) -> list[Order]:
     return list(found.values())[::-1]
 
 
-def _name(order: Order, names: dict[object, int]) -> int:
-    """Return a number that is the same for orders that differ only in left and right."""
-    done: dict[int, int] = {}
-    for node in _children_first(order):
-        key = node.rank if isinstance(node, Term) else frozenset((done[id(node.left)], done[id(node.right)]))
-        done[id(node)] = names.setdefault(("term", key) if isinstance(node, Term) else key, len(names))
-    return done[id(order)]
+class _Names:
+    """Numbers for orders, the same for orders that differ only in left and right.
+
+    Nodes are remembered by id, so the orders must stay alive meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.of_node: dict[int, int] = {}
+        self.of_key: dict[object, int] = {}
+
+    def name(self, order: Order) -> int:
+        for node in _children_first(order, known=self.of_node):
+            if isinstance(node, Term):
+                key: object = ("term", node.rank)
+            else:
+                key = frozenset((self.of_node[id(node.left)], self.of_node[id(node.right)]))
+            self.of_node[id(node)] = self.of_key.setdefault(key, len(self.of_key))
+        return self.of_node[id(order)]
