@@ -212,7 +212,7 @@ class _Stream:
 
     def _take(self, number: int, start: Start, root: int | None, body: list[str], *, whole: bool) -> Iterator[Item]:
         """Check both halves and keep what is whole."""
-        single = len(body) in (4, 6)
+        single = self.run.header.count("algbw") == 1 if self.run.header else len(body) in (4, 6)
         halves = [body[:4]] if single else [body[:4], body[4:8]]
         for place, tokens in enumerate(halves):
             figures_ = half(tokens)
@@ -224,7 +224,7 @@ class _Stream:
             if reason or figures_ is None:
                 yield Skipped(number, reason or "row is cut")
                 continue
-            interval = _interval(body[4:]) if single else ()
+            interval = _interval(body[4:]) if " low " in (self.run.header or "") else ()
             self.run.waiting.append(Row(number, start, figures_, root, in_place, interval))
         if self.run.verdict is not None or len(self.run.waiting) >= _BUFFER:
             yield from self._emit()

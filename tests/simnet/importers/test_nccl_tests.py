@@ -132,3 +132,15 @@ def test_our_own_tables_read_back(tmp_path: Path) -> None:
     assert (prediction.profile, prediction.engine) == ("here", "estimate")
     assert (prediction.low_s, prediction.high_s) == (pytest.approx(300e-6), pytest.approx(400e-6))
     assert (row.time_s, prediction.time_s) == (pytest.approx(350e-6), pytest.approx(350e-6))
+
+
+def test_columns_after_a_single_half_are_no_second_half(tmp_path: Path) -> None:
+    header = (
+        "#       size         count      type   redop    root       time   algbw   busbw  #wrong       min       p95"
+    )
+    row = "     1048576        262144     float     sum      -1     350.00    3.00    4.49       0     340.0     360.0"
+    path = tmp_path / "measured.txt"
+    path.write_text(f"# collective all_reduce, algorithm ring, ranks 4\n#      in-place\n{header}\n{row}\n")
+    log = read_log(path)
+    assert log.skipped == ()
+    assert [(row.time_s, row.in_place) for row in log.measurements] == [(pytest.approx(350e-6), True)]
