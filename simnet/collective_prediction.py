@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,6 +55,8 @@ def predict_collective(
 ) -> list[CollectivePrediction]:
     """Predict how long a collective takes, for every size.
 
+    Rows have an 80 % interval where the figures of the links have one: all at their fast ends, all at their slow.
+
     Parameters
     ----------
     cluster : name in the catalogue, or a record; `uniform` needs bandwidth and latency
@@ -86,15 +88,16 @@ def predict_collective(
     )  # fmt: skip
     schedule = build_schedule(algorithm, site, grid=grid)
     counts = counts_of(sizes, dtype, schedule)
-    prices = [(cost or AlphaBeta(), 0.0)] if fitted is None else _prices(fitted)
+    if fitted is None:
+        runs = [(place.paths, cost or AlphaBeta(), 0.0) for place in (site, *_corners(site, ranks_per_node))]
+    else:
+        runs = [(site.paths, model, gamma) for model, gamma in _prices(fitted)]
     timed = [
-        engines.run(
-            schedule, np.array(counts), site.paths, model, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma
-        )
-        for model, gamma in prices
+        engines.run(schedule, np.array(counts), paths, model, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma)
+        for paths, model, gamma in runs
     ]
     rows = rows_of(schedule, site, counts, dtype, timed[0])
-    return rows if fitted is None else _with_interval(rows, fitted, [run.time for run in timed])
+    return rows if len(timed) == 1 else _with_interval(rows, fitted, [run.time for run in timed])
 
 
 def _prices(profile: Profile) -> list[tuple[CostModel, float]]:
@@ -105,6 +108,24 @@ def _prices(profile: Profile) -> list[tuple[CostModel, float]]:
         (of_profile(_corner(profile, "low", "high")), gamma.low),
         (of_profile(_corner(profile, "high", "low")), gamma.high),
     ]
+
+
+def _corners(site: Site, ranks_per_node: int | None) -> Iterator[Site]:
+    """The site with all links at their fast ends, and at their slow ends; none where their figures are exact."""
+    wires = site.cluster.wires()
+    if all(quantity.spread <= 1 for w in wires.values() for quantity in (w.link.bandwidth, w.link.latency)):
+        return
+    for bandwidth, latency in (("high", "low"), ("low", "high")):
+        types = {
+            name: replace(
+                wire.link,
+                bandwidth=replace(wire.link.bandwidth, value=getattr(wire.link.bandwidth, bandwidth)),
+                latency=replace(wire.link.latency, value=getattr(wire.link.latency, latency)),
+            )
+            for name, wire in wires.items()
+        }
+        ranks = site.paths.world_size
+        yield find_site(ranks=ranks, cluster=site.cluster.with_links(types), ranks_per_node=ranks_per_node)
 
 
 def _corner(profile: Profile, latency: str, bandwidth: str) -> Profile:
@@ -123,11 +144,11 @@ def _corner(profile: Profile, latency: str, bandwidth: str) -> Profile:
 
 
 def _with_interval(
-    rows: list[CollectivePrediction], profile: Profile, times: Sequence[npt.ArrayLike]
+    rows: list[CollectivePrediction], profile: Profile | None, times: Sequence[npt.ArrayLike]
 ) -> list[CollectivePrediction]:
     ends = np.sort([np.asarray(time, float) for time in times], axis=0)[[0, -1]]
     return [
-        replace(row, profile=profile.name, low_s=float(low), high_s=float(high))
+        replace(row, profile="" if profile is None else profile.name, low_s=float(low), high_s=float(high))
         for row, low, high in zip(rows, *ends, strict=True)
     ]
 
@@ -136,9 +157,14 @@ def _with_interval(
 class Site:
     """Ranks placed on a cluster; ranks_per_node is the size of the groups that hierarchical algorithms form."""
 
-    name: str
+    cluster: Cluster
     paths: Paths
     ranks_per_node: int
+
+    @property
+    def name(self) -> str:
+        """Name of the cluster."""
+        return self.cluster.name
 
 
 def find_site(
@@ -163,7 +189,7 @@ def find_site(
     if ranks < 1:
         raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
     paths = cluster_paths(chosen, ranks, ranks_per_node=None if cluster == "uniform" else ranks_per_node)
-    return Site(chosen.name, paths, chosen.node.num_devices if ranks_per_node is None else ranks_per_node)
+    return Site(chosen, paths, chosen.node.num_devices if ranks_per_node is None else ranks_per_node)
 
 
 def build_schedule(algorithm: str | Schedule, site: Site, *, grid: str | Grid | None = None) -> Schedule:
