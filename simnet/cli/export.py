@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ def command(
     algorithm: Annotated[str, typer.Option(help="A name from `simnet catalog algorithms`.")],
     ranks: Annotated[int, typer.Option(help="World size.")],
     out: Annotated[Path, typer.Option(help="File to write; for chakra the prefix of PREFIX.RANK.et.")],
-    form: Annotated[str, typer.Option("--format", help="msccl, goal or chakra.")] = "msccl",
+    form: Annotated[str, typer.Option("--format", help="msccl, goal, chakra, or text to read it.")] = "msccl",
     grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
     ranks_per_node: Annotated[int | None, typer.Option(help="Group size of hierarchical algorithms.")] = None,
     size: Annotated[str, typer.Option(help="Bytes per rank (goal, chakra); K, M, G = 2**10, 20, 30.")] = "1M",
@@ -27,12 +28,13 @@ def command(
     latency: Annotated[str | None, typer.Option(help="Of every link (chakra).")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per file written.")] = False,
 ) -> None:
-    """Write a schedule as an MSCCL program, a GOAL file, or Chakra traces with an ASTRA-sim network file."""
+    """Write a schedule as text, an MSCCL program, a GOAL file, or Chakra traces with an ASTRA-sim network file."""
     from simnet.algorithms.grid import parse_grid
     from simnet.algorithms.registry import build
     from simnet.cli.app import print_json
     from simnet.errors import InvalidInput
     from simnet.exporters.msccl import write_msccl
+    from simnet.schedule import format_schedule
     from simnet.units import parse_size
 
     shape = None if grid is None else parse_grid(grid)
@@ -41,6 +43,8 @@ def command(
         case "msccl":
             least, most = parse_size(min_bytes, name="--min-bytes"), parse_size(max_bytes, name="--max-bytes")
             files = [_write(out, write_msccl(schedule, min_bytes=least, max_bytes=most))]
+        case "text":
+            files = [_write(out, format_schedule(schedule, max_steps=sys.maxsize).splitlines())]
         case "goal":
             files = [_goal(schedule, parse_size(size, name="--size"), out)]
         case "chakra":
@@ -48,7 +52,7 @@ def command(
             if bandwidth is not None or latency is not None:
                 files.append(_network(out, bandwidth, latency, shape or (ranks,), ring=shape is not None))
         case _:
-            raise InvalidInput(f"--format must be msccl, goal or chakra, got {form!r}")
+            raise InvalidInput(f"--format must be msccl, goal, chakra or text, got {form!r}")
     rows: list[dict[str, Any]] = [{"file": str(file), "bytes": file.stat().st_size, "format": form} for file in files]
     if json:
         print_json(rows)

@@ -139,14 +139,15 @@ def test_export_writes_the_files_it_lists(
     assert [Path(row["file"]).name for row in rows] == ["x.0.et", "x.1.et", "x.2.et", "x.3.et", "x.network.yml"]
     assert all(Path(row["file"]).stat().st_size == row["bytes"] > 0 for row in rows)
     assert "npus_count: [ 2, 2 ]" in (tmp_path / "x.network.yml").read_text()
-    for form in ("msccl", "goal"):
+    for form in ("msccl", "goal", "text"):
         assert _run(monkeypatch, *torus, "--format", form) == 0
+    assert "step 0 x 1, chunks + -2 mod 4\n  1[0:2] += 0[0:2]\n" in (tmp_path / "x").read_text()
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--format", "xml"), "--format must be msccl, goal or chakra, got 'xml'"),
+        (("--format", "xml"), "--format must be msccl, goal, chakra or text, got 'xml'"),
         (("--format", "goal", "--size", "5"), "whole elements of 4 bytes, got 5"),
         (("--format", "chakra", "--bandwidth", "1 GB/s"), "needs both --bandwidth and --latency"),
         (("--out", "/nowhere/at/all"), "cannot be written"),
