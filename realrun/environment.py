@@ -21,7 +21,7 @@ _NET, _CPUS, _PCI = Path("/sys/class/net"), Path("/sys/devices/system/node"), Pa
 
 def fingerprint(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Describe this host: cores, GPUs, NICs, versions, tuning variables and topology."""
-    return {**_host(), "variables": tuning_variables(environ)}
+    return {**_host(), "variables": tuning_variables(environ), "load_average": load_average()}
 
 
 @cache
@@ -37,6 +37,11 @@ def _host() -> dict[str, Any]:
         "tcp_congestion_control": _line(Path("/proc/sys/net/ipv4/tcp_congestion_control")),
         "topology": topology(),
     }
+
+
+def load_average() -> float:
+    """Processes that ran or waited for a core over the last minute; 0 where the system does not tell."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def tuning_variables(environ: Mapping[str, str]) -> dict[str, str]:

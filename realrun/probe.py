@@ -39,7 +39,7 @@ Pair = tuple[int, int]
 _SMALL: Bytes = 1024
 _LARGE: Bytes = 2**16
 _TARGET: Seconds = 2e-3
-_MOST_REPEATS = 64
+_MESSAGE_REPEATS, _RATE_REPEATS = 3, 64
 
 
 def probe(plan: ProbePlan) -> Iterator[dict[str, Any]]:
@@ -109,12 +109,17 @@ def _rounds(world_size: int, plan: ProbePlan, *, across: bool) -> list[list[Pair
     return [[every[int(i)]] for i in np.linspace(0, len(every) - 1, number).round()]
 
 
-def traffic(world_size: int, pairs: Sequence[Pair], *, both_ways: bool) -> Schedule:
-    """Pairs (a, b): a sends the first half of the buffer to b, b the second to a; at once or one after the other."""
+def traffic(world_size: int, pairs: Sequence[Pair], *, both_ways: bool, coupled: bool = False) -> Schedule:
+    """Pairs (a, b): a sends the first half of the buffer to b, b the second to a; at once or one after the other.
+
+    Where `coupled`, an exchange is followed by one of b with the next pair's a, so that every rank comes to
+    wait for every other, as in a collective.
+    """
+    then = [crossing(pairs)] if coupled and len(pairs) > 1 else []
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
     there, back = Step.columns(first, second, 0), Step.columns(second, first, 1)
     both = Step.columns(np.append(first, second), np.append(second, first), np.repeat([0, 1], len(pairs)))
-    steps = (both,) if both_ways else (there, back)
+    steps = (both, *then) if both_ways else (there, back)
     name = "exchange" if both_ways else "ping_pong"
 
     def items() -> Iterator[Item]:
@@ -123,13 +128,21 @@ def traffic(world_size: int, pairs: Sequence[Pair], *, both_ways: bool) -> Sched
     return Schedule(name, Collective(Kind.ALL_REDUCE), world_size, 2, items)
 
 
+def crossing(pairs: Sequence[Pair]) -> Step:
+    """Step in which the second rank of every pair exchanges with the first of the next pair."""
+    first = np.array([b for _, b in pairs])
+    second = np.roll([a for a, _ in pairs], -1)
+    return Step.columns(np.append(first, second), np.append(second, first), np.repeat([0, 1], len(pairs)))
+
+
 def _message_records(plan: ProbePlan, site: Site, pairs: list[Pair], size: Bytes) -> Iterator[dict[str, Any]]:
     tensor = torch.zeros(2 * size, dtype=torch.uint8, device=site.device)
     for both_ways in (False, True) if plan.one_way else (True,):
-        executor = Executor(traffic(len(site.names), pairs, both_ways=both_ways), timeout=plan.timeout)
-        durations = _timed(partial(_run, executor, tensor), plan, site)
+        schedule = traffic(len(site.names), pairs, both_ways=both_ways, coupled=plan.loaded)
+        executor = Executor(schedule, timeout=plan.timeout)
+        durations = _timed(partial(_run, executor, tensor), plan, site, most=_MESSAGE_REPEATS)
         quantity = "bidirectional_bandwidth" if both_ways else "latency" if size < _SMALL else "bandwidth"
-        messages = 1 if both_ways else 2
+        messages = len(list(schedule.steps()))
         for a, b in pairs:
             samples = (durations[:, [a, b]].max(axis=1) / messages).tolist()
             places = {"src": site.names[a], "dst": site.names[b], "loaded": plan.loaded}
@@ -144,7 +157,7 @@ def _rate_records(plan: ProbePlan, site: Site, size: Bytes) -> Iterator[dict[str
     there, here = (torch.zeros(size // 4, device=site.device) for _ in range(2))
     active = range(len(site.names)) if plan.loaded else range(1)
     for quantity, work in (("reduction_rate", partial(here.add_, there)), ("copy_rate", partial(here.copy_, there))):
-        durations = _timed(work if site.rank in active else _idle, plan, site)
+        durations = _timed(work if site.rank in active else _idle, plan, site, most=_RATE_REPEATS)
         for rank in active:
             places = {"src": site.names[rank], "dst": site.names[rank], "loaded": plan.loaded, "dtype": "float"}
             yield site.record(quantity, durations[:, rank].tolist(), size_bytes=size // 4 * 4, **places)
@@ -185,9 +198,15 @@ def _idle() -> None:
     """What ranks do that are not measured."""
 
 
-def _timed(work: Callable[[], object], plan: ProbePlan, site: Site) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Seconds per call on every rank, shape (iterations, ranks); a sample is a run of calls, long enough to time."""
-    repeats = _repeats(work, site)
+def _timed(
+    work: Callable[[], object], plan: ProbePlan, site: Site, *, most: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Seconds per call on every rank, shape (iterations, ranks); a sample is a run of up to `most` calls.
+
+    Messages come in short runs, as in a collective: in long ones, ranks that share cores get better at
+    taking turns than a collective ever does.
+    """
+    repeats = _repeats(work, site, most)
     synchronize = torch.cuda.synchronize if site.device.type == "cuda" else _idle
     samples = measure(
         partial(_repeat, work, repeats), iterations=plan.iterations, warmup=plan.warmup, group=site.control,
@@ -196,8 +215,8 @@ def _timed(work: Callable[[], object], plan: ProbePlan, site: Site) -> np.ndarra
     return samples.duration / repeats
 
 
-def _repeats(work: Callable[[], object], site: Site) -> int:
-    """How often to call, the same on every rank, for a sample of about 2 ms."""
+def _repeats(work: Callable[[], object], site: Site, most: int) -> int:
+    """How often to call, the same on every rank: up to `most` times, for a sample of about 2 ms."""
     work()
     began = time.perf_counter()
     work()
@@ -205,7 +224,7 @@ def _repeats(work: Callable[[], object], site: Site) -> int:
         torch.cuda.synchronize()
     once = torch.tensor([time.perf_counter() - began])
     dist.all_reduce(once, dist.ReduceOp.MAX, group=site.control)
-    return int(min(max(_TARGET / max(once.item(), 1e-9), 1), _MOST_REPEATS))
+    return int(min(max(_TARGET / max(once.item(), 1e-9), 1), most))
 
 
 def _repeat(work: Callable[[], object], times: int) -> None:

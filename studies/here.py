@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realrun.environment import num_cores
+from realrun.environment import load_average, num_cores
 from simnet.algorithms.registry import build
 from simnet.calibration import calibrate
 from simnet.collective import Kind
 from simnet.comparison import Accuracy, Comparison, compare
 from simnet.costs.fitted import of_profile
-from simnet.errors import Unsupported
+from simnet.errors import Incomplete, InvalidInput, Unsupported
 from simnet.importers.logs import read_log
 from simnet.interpreters import engine
 from simnet.metrics import algbw, busbw
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from realrun.ranks import RankPool
 
 RANKS = 4
+MOST_PROBES = 3
+BUSY = 1.0
 ITEM_BYTES = 4
 ALGORITHMS: Mapping[str, Mapping[str, Any]] = {
     "ring": {},
@@ -57,6 +59,7 @@ class _Predicted:
     profile: Profile
     sha256: str
     written: float
+    probes: int
 
 
 def run(*, quick: bool = False) -> Result:
@@ -70,7 +73,7 @@ def run(*, quick: bool = False) -> Result:
         raise Unsupported('the study "here" needs PyTorch; install simnet-testbed[real]')
     from realrun.ranks import RankPool
 
-    iterations = 8 if quick else 20
+    iterations, load = 8 if quick else 20, load_average()
     with TemporaryDirectory() as folder, RankPool(RANKS) as pool:
         predicted = _predict(pool, Path(folder), quick, iterations)
         began = time.time()
@@ -79,20 +82,30 @@ def run(*, quick: bool = False) -> Result:
         compared = compare(
             predicted.rows, read_log(log).measurements, profiles={predicted.profile.name: predicted.profile}
         )
-    return _result(predicted, measured, compared, began)
+    return _result(predicted, measured, compared, began, load)
 
 
 def _predict(pool: RankPool, folder: Path, quick: bool, iterations: int) -> _Predicted:
+    profile, probes = _profile(pool, folder, quick, iterations)
+    rows = [row for name, options in ALGORITHMS.items() for row in _predictions(name, options, profile, quick)]
+    path = _write(folder / "predicted.jsonl", map(asdict, rows))
+    return _Predicted(rows, profile, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime, probes)
+
+
+def _profile(pool: RankPool, folder: Path, quick: bool, iterations: int) -> tuple[Profile, int]:
+    """Probe until the rows agree with each other, at most `MOST_PROBES` times; also how often that took."""
     from realrun.plans import ProbePlan
 
     plan = ProbePlan(
         tuple(parse_sizes(_PROBE_SIZES[quick])), loaded=True, one_way=False, iterations=iterations, warmup=5
     )
-    log = read_log(_write(folder / "probe.jsonl", pool.stream("realrun.probe:probe", plan)))
-    profile = calibrate(log.measurements, name="this machine")
-    rows = [row for name, options in ALGORITHMS.items() for row in _predictions(name, options, profile, quick)]
-    path = _write(folder / "predicted.jsonl", map(asdict, rows))
-    return _Predicted(rows, profile, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime)
+    for attempt in range(1, MOST_PROBES + 1):
+        log = read_log(_write(folder / f"probe-{attempt}.jsonl", pool.stream("realrun.probe:probe", plan)))
+        try:
+            return calibrate(log.measurements, name="this machine"), attempt
+        except InvalidInput as error:
+            contradiction = error
+    raise Incomplete(f"{MOST_PROBES} probes each contradict themselves: {contradiction}; run it on a machine at rest")
 
 
 def _predictions(
@@ -147,7 +160,9 @@ def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     return path
 
 
-def _result(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, began: float) -> Result:
+def _result(
+    predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, began: float, load: float
+) -> Result:
     samples = {(row["algorithm"], row["size_bytes"]): row["samples_s"] for row in measured}
     rows = [
         {
@@ -167,7 +182,7 @@ def _result(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compar
     ]  # fmt: skip
     picture = Picture("times", "Predicted (lines, with their intervals) and measured (points) times.", _drawing(rows))
     tables = [Table("Predicted and measured on this machine", rows)]
-    return Result(rows, claims, tables, [picture], _notes(predicted, measured, compared))
+    return Result(rows, claims, tables, [picture], _notes(predicted, measured, compared, load))
 
 
 def _spread(samples: Sequence[float]) -> float:
@@ -176,7 +191,9 @@ def _spread(samples: Sequence[float]) -> float:
     return float((high - low) / middle)
 
 
-def _notes(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison) -> list[str]:
+def _notes(
+    predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, load: float
+) -> list[str]:
     segments = "; ".join(
         f"up to {'any size' if s.max_bytes is None else f'{s.max_bytes} bytes'} {format_duration(s.latency_s.value)} "
         f"and {s.bandwidth_bytes_per_s.value / 1e9:.3g} GB/s"
@@ -185,9 +202,9 @@ def _notes(predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compare
     refused = sum(point.collective == "exchange" for point in predicted.profile.refused)
     return [
         _accuracy_text(compared.accuracy()),
-        _noise_text(measured),
+        _noise_text(measured, load),
         f"A message while all ranks exchange, as fitted to {len(predicted.profile.points)} probe rows "
-        f"({refused} refused): {segments}.",
+        f"({refused} refused, probe {predicted.probes} of at most {MOST_PROBES}): {segments}.",
     ]
 
 
@@ -198,12 +215,18 @@ def _accuracy_text(figures: Accuracy) -> str:
     )
 
 
-def _noise_text(measured: Sequence[Mapping[str, Any]]) -> str:
+def _noise_text(measured: Sequence[Mapping[str, Any]], load: float) -> str:
     environment = measured[0]["environment"]
     spread = float(np.median([_spread(row["samples_s"]) for row in measured]))
     shared = f"{RANKS} ranks share {environment['cores']} cores, so times include waiting for a core. "
-    return (shared if environment["ranks_exceed_cores"] else "") + (
-        f"The middle half of a row's samples spans {spread:.0%} of their median (median over rows)."
+    busy = (
+        f"The machine was busy before the run (load average {load:.1f} on {environment['cores']} cores), "
+        "which no prediction knows of. "
+    )
+    return (
+        (shared if environment["ranks_exceed_cores"] else "")
+        + (busy if load > BUSY else "")
+        + (f"The middle half of a row's samples spans {spread:.0%} of their median (median over rows).")
     )
 
 

@@ -46,6 +46,12 @@ def test_a_loaded_probe_over_several_hosts_also_pairs_the_halves():
     assert _rounds(5, plan, across=False) == [[(0, 1), (2, 3)]]
 
 
+def test_a_coupled_exchange_makes_every_rank_wait_for_every_other():
+    schedule = validate(traffic(6, [(0, 1), (2, 3), (4, 5)], both_ways=True, coupled=True))
+    pairs = [{tuple(sorted((t.src, t.dst))) for t in step.transfers()} for step in schedule.expand()]
+    assert pairs == [{(0, 1), (2, 3), (4, 5)}, {(1, 2), (3, 4), (0, 5)}]
+
+
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_probe_traffic_is_a_valid_schedule(both_ways):
     schedule = validate(traffic(4, [(0, 1), (2, 3)], both_ways=both_ways))
