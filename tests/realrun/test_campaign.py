@@ -10,8 +10,8 @@ import pytest
 from realrun.campaign import campaign
 from realrun.cli.main import main
 from realrun.plans import Campaign
-from simnet.calibration import parse_holdout
 from simnet.importers.logs import read_log
+from simnet.points import parse_holdout
 
 ALGORITHMS = (("ring", {}), ("torus2d", {"grid": (2, 2)}), ("hierarchical", {"ranks_per_node": 3}), ("native", {}))
 
