@@ -211,8 +211,9 @@ def _notes(
 def _accuracy_text(figures: Accuracy) -> str:
     return (
         f"{figures.rows} rows, none fitted to: geometric mean error {figures.geometric_mean:.0%}, "
-        f"MAPE {figures.mape:.0%}, bias {figures.bias:+.0%}, largest {figures.max:.0%}. {figures.inside or 0.0:.0%} of the "
-        "times lie in the 80 % interval, which knows of the fit to the probe alone, not of the model's own error."
+        f"MAPE {figures.mape:.0%}, bias {figures.bias:+.0%}, largest {figures.max:.0%}. "
+        f"{figures.inside or 0.0:.0%} of the times lie in the 80 % interval, which knows of the fit to the probe "
+        "alone, not of the model's own error."
     )
 
 
