@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from simnet.algorithms.grid import Grid, parse_grid
 from simnet.algorithms.registry import build, find
@@ -16,6 +15,7 @@ from simnet.collective import Kind
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.costs.fitted import of_profile
 from simnet.costs.model import CostModel
+from simnet.costs.registry import of_text
 from simnet.errors import InvalidInput
 from simnet.hardware import Cluster
 from simnet.interpreters import engine as engines
@@ -49,13 +49,13 @@ def predict_collective(
     sizes: str | int | Sequence[Bytes] = "4:32M:2",
     dtype: str = "float",
     engine: str = "auto",
-    cost: CostModel | None = None,
+    cost: str | CostModel | None = None,
     profile: str | Path | Profile | None = None,
     catalog: str | None = None,
 ) -> list[CollectivePrediction]:
     """Predict how long a collective takes, for every size.
 
-    Rows have an 80 % interval where the figures of the links have one: all at their fast ends, all at their slow.
+    Rows have an 80 % interval where the links or the profile have one: all at their fast ends, all at their slow.
 
     Parameters
     ----------
@@ -64,40 +64,59 @@ def predict_collective(
     grid : of grid algorithms, "4x4" or (4, 4)
     ranks_per_node : devices used of every node; default all; on uniform, where ranks are alike, the algorithm's groups
     sizes : bytes per rank, as text in nccl-tests' grammar or whole numbers
-    dtype : nccl-tests' name of the element type; sizes are rounded down to whole elements, and where ranks
-        own parts to a multiple of the ranks, as nccl-tests does
+    dtype : nccl-tests' name of the element type; sizes are rounded down to elements and parts as nccl-tests does
     engine : auto, estimate or simulate
-    cost : what a message costs; default alpha-beta
-    profile : what messages and additions cost, as `simnet calibrate` found it, a record or its file; in place of
-        `cost`. `uniform` then needs no bandwidth and latency. Rows get the profile's 80 % interval, all
-        its figures at their slow ends or all at their fast ends.
+    cost : what a message costs, a model or text such as "tcp:flows=4"; default alpha-beta
+    profile : what `simnet calibrate` found, in place of `cost`; `uniform` then needs no bandwidth and latency
     catalog : folder with files of your own
 
     Raises
     ------
     InvalidInput : unknown name, wrong unit, a grid that does not multiply to the ranks, ...
     """
-    fitted = read_profile(profile) if isinstance(profile, str | Path) else profile
-    if fitted is not None and cost is not None:
-        raise InvalidInput(f"cost and profile exclude each other, got {cost.name} and {fitted.name}; leave one out")
+    model, fitted = _models(cost, profile)
     if fitted is not None and cluster == "uniform" and bandwidth is None and latency is None:
         bandwidth, latency = _UNLIMITED, 0.0
     site = find_site(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
         catalog=catalog,
     )  # fmt: skip
-    schedule = build_schedule(algorithm, site, grid=grid)
-    counts = counts_of(sizes, dtype, schedule)
     if fitted is None:
-        runs = [(place.paths, cost or AlphaBeta(), 0.0) for place in (site, *_corners(site, ranks_per_node))]
+        runs = [(place.paths, model, 0.0) for place in (site, *_corners(site, ranks_per_node))]
     else:
-        runs = [(site.paths, model, gamma) for model, gamma in _prices(fitted)]
+        runs = [(site.paths, *price) for price in _prices(fitted)]
+    rows = _timed(build_schedule(algorithm, site, grid=grid), site, runs, sizes=sizes, dtype=dtype, engine=engine)
+    return rows if fitted is None else [replace(row, profile=fitted.name) for row in rows]
+
+
+def _timed(
+    schedule: Schedule,
+    site: Site,
+    runs: Sequence[tuple[Paths, CostModel, float]],
+    *,
+    sizes: str | int | Sequence[Bytes],
+    dtype: str,
+    engine: str,
+) -> list[CollectivePrediction]:
+    """Rows of the first run; where there are others, they are the ends of its interval."""
+    counts = counts_of(sizes, dtype, schedule)
     timed = [
-        engines.run(schedule, np.array(counts), paths, model, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma)
-        for paths, model, gamma in runs
+        engines.run(schedule, np.array(counts), paths, price, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma)
+        for paths, price, gamma in runs
     ]
     rows = rows_of(schedule, site, counts, dtype, timed[0])
-    return rows if len(timed) == 1 else _with_interval(rows, fitted, [run.time for run in timed])
+    if len(timed) == 1:
+        return rows
+    ends = np.sort([np.asarray(run.time, float) for run in timed], axis=0)[[0, -1]]
+    return [replace(row, low_s=float(low), high_s=float(high)) for row, low, high in zip(rows, *ends, strict=True)]
+
+
+def _models(cost: str | CostModel | None, profile: str | Path | Profile | None) -> tuple[CostModel, Profile | None]:
+    fitted = read_profile(profile) if isinstance(profile, str | Path) else profile
+    model = of_text(cost) if isinstance(cost, str) else cost or AlphaBeta()
+    if fitted is not None and cost is not None:
+        raise InvalidInput(f"cost and profile exclude each other, got {model.name} and {fitted.name}; leave one out")
+    return model, fitted
 
 
 def _prices(profile: Profile) -> list[tuple[CostModel, float]]:
@@ -141,16 +160,6 @@ def _corner(profile: Profile, latency: str, bandwidth: str) -> Profile:
         for segment in profile.segments
     )
     return replace(profile, segments=tuple(segments))
-
-
-def _with_interval(
-    rows: list[CollectivePrediction], profile: Profile | None, times: Sequence[npt.ArrayLike]
-) -> list[CollectivePrediction]:
-    ends = np.sort([np.asarray(time, float) for time in times], axis=0)[[0, -1]]
-    return [
-        replace(row, profile="" if profile is None else profile.name, low_s=float(low), high_s=float(high))
-        for row, low, high in zip(rows, *ends, strict=True)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

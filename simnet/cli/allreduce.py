@@ -40,7 +40,8 @@ def command(
     if algorithm == "auto":
         _choose(
             ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
-            catalog=catalog, sizes=sizes, dtype=dtype, json=json, unused={"grid": grid, "profile": profile},
+            catalog=catalog, sizes=sizes, dtype=dtype, cost=cost, json=json,
+            unused={"grid": grid, "profile": profile},
         )  # fmt: skip
         return
     from simnet.cli.app import print_json
@@ -66,6 +67,7 @@ def _choose(
     *,
     sizes: str,
     dtype: str,
+    cost: str | None,
     json: bool,
     unused: Mapping[str, object],
     **place: Any,
@@ -75,13 +77,15 @@ def _choose(
     from simnet.choice import choose
     from simnet.cli.app import print_json
     from simnet.collective_prediction import find_site
+    from simnet.costs.registry import of_text
     from simnet.errors import InvalidInput
     from simnet.tables import nccl_table
 
     for name, value in unused.items():
         if value is not None:
             raise InvalidInput(f"--algorithm auto takes no --{name}, got {value}; name an algorithm or leave it out")
-    choice = choose(find_site(**place), sizes, dtype=dtype)
+    model = None if cost is None else of_text(cost)
+    choice = choose(find_site(**place), sizes, dtype=dtype, cost=model)
     if json:
         print_json({"kind": "row", **asdict(row)} for row in choice.rows)
         print_json({"kind": "crossover", **asdict(crossover)} for crossover in choice.crossovers)

@@ -27,8 +27,10 @@ def command(
     from simnet.cli.app import print_json
     from simnet.collective_prediction import ITEM_SIZES, build_schedule, counts_of, find_site
     from simnet.costs.alpha_beta import AlphaBeta
-    from simnet.critical_path import link_name
+    from simnet.critical_path import EXPLAINED_TRANSFERS, link_name
+    from simnet.errors import Unsupported
     from simnet.exporters.perfetto import write_trace
+    from simnet.interpreters.messages import num_transfers
     from simnet.interpreters.program import Job
     from simnet.interpreters.simulate import simulate_jobs
 
@@ -38,6 +40,10 @@ def command(
     )  # fmt: skip
     schedule = build_schedule(algorithm, site, grid=grid)
     count = counts_of(size, dtype, schedule)[0]
+    if num_transfers(schedule) > EXPLAINED_TRANSFERS:
+        raise Unsupported(
+            f"{schedule.name} on {ranks} ranks sends more than {EXPLAINED_TRANSFERS} messages; trace fewer ranks"
+        )
     job = Job(schedule, count, itemsize=ITEM_SIZES[dtype])
     done = simulate_jobs([job], site.paths, AlphaBeta(), timeline=True)
     assert done.timeline is not None

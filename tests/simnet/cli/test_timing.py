@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simnet.cli.app import command_line
-from simnet.errors import InvalidInput
+from simnet.errors import InvalidInput, Unsupported
 
 UNIFORM = ("--bandwidth", "12.5 GB/s", "--latency", "1 us")
 
@@ -43,6 +43,17 @@ def test_the_table_has_a_line_per_size_and_the_columns_of_nccl_tests() -> None:
     assert [int(line.split()[0]) for line in lines] == [2**k for k in range(10, 21)]
     assert "algbw" in text
     assert "busbw" in text
+
+
+def test_another_cost_model_is_asked_for_by_name() -> None:
+    plain, tcp = (rows("allreduce", "--ranks", "4", *UNIFORM, "--sizes", "1M", *more)[0]["time_s"]
+                  for more in ((), ("--cost", "tcp")))  # fmt: skip
+    assert tcp > 1.03 * plain
+
+
+def test_a_trace_of_millions_of_messages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="trace fewer ranks"):
+        run("trace", "--ranks", "2048", *UNIFORM, "--out", str(tmp_path / "trace.json"))
 
 
 def test_auto_names_runner_up_and_crossover() -> None:
@@ -84,6 +95,7 @@ def test_trace_writes_a_file_that_json_reads(tmp_path: Path) -> None:
         (("--ranks", "4", *UNIFORM, "--engine", "guess"), "engine must be one of"),
         (("--ranks", "4", "--cluster", "abci", "--latency", "1 us"), "belong to the cluster uniform"),
         (("--ranks", "4", *UNIFORM, "--algorithm", "auto", "--grid", "2x2"), "takes no --grid"),
+        (("--ranks", "4", *UNIFORM, "--cost", "guess"), "unknown cost model"),
     ],
 )
 def test_wrong_requests_are_refused_in_one_sentence(arguments: tuple[str, ...], text: str) -> None:
