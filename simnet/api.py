@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from simnet.comparison import Comparison
     from simnet.hardware import Cluster
-    from simnet.prediction import Interval, RunPrediction, StepPrediction
+    from simnet.prediction import RunPrediction, StepPrediction
     from simnet.scenario import Scenario
+    from simnet.step_model import Interval
 
 
 def cluster(name: str, *, catalog: str | Path | None = None) -> Cluster:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks
-from simnet.prediction import StepModel, StepPrediction
+from simnet.prediction import StepPrediction
 from simnet.results import Span
+from simnet.step_model import StepModel
 from simnet.workload import item_bytes
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from simnet.prediction import Interval, RunPrediction, StepModel, efficiencies, predict_run, recipe_of, run_of
+from simnet.prediction import RunPrediction, efficiencies, predict_run, recipe_of, run_of, with_devices
 from simnet.scenario import Scenario, load_scenario
+from simnet.step_model import Interval, StepModel
 from studies.facts import find
 from studies.study import Claim, Picture, Result, Table
 
@@ -79,11 +80,7 @@ MISSES = {
 @cache
 def _run(name: str, devices: int = 0) -> RunPrediction:
     if devices:
-        scenario = load_scenario(name)
-        scenario = Scenario(
-            name, scenario.job, scenario.exchange, optimizer=scenario.optimizer, batch_norm=scenario.batch_norm
-        ).with_job(devices=devices).with_exchange(options={})  # fmt: skip
-        return predict_run(scenario)
+        return predict_run(with_devices(load_scenario(name), devices))
     return run_of(_model(name))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from simnet.prediction import StepModel, StepPrediction
+    from simnet.prediction import StepPrediction
+    from simnet.step_model import StepModel
 
 
 def command(
@@ -26,8 +27,9 @@ def command(
     """Predict one training step: its parts, its critical path, the link that holds it up, what would help most."""
     from dataclasses import replace
 
-    from simnet.prediction import StepModel, step_of, with_devices
+    from simnet.prediction import step_of, with_devices
     from simnet.scenario import load_scenario
+    from simnet.step_model import StepModel
 
     asked = load_scenario(scenario)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked

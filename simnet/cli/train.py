@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from simnet.prediction import RunPrediction, StepModel
+    from simnet.prediction import RunPrediction
+    from simnet.step_model import StepModel
     from simnet.stragglers import Failures
 
 
@@ -27,8 +28,9 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict the whole training run of a scenario's recipe."""
-    from simnet.prediction import StepModel, run_of, with_devices
+    from simnet.prediction import run_of, with_devices
     from simnet.scenario import load_scenario
+    from simnet.step_model import StepModel
 
     asked = load_scenario(scenario)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked

@@ -17,8 +17,9 @@ from simnet.exchange import price, scaled
 from simnet.explain import approximation
 from simnet.models.registry import build
 from simnet.models.table import dumps
-from simnet.prediction import StepModel, efficiencies, predict_run, predict_step, recipe_of, run_of, with_devices
+from simnet.prediction import efficiencies, predict_run, predict_step, recipe_of, run_of, with_devices
 from simnet.scenario import BatchNorm, Exchange, Input, Job, Optimizer, Scenario, Variation, load_scenario
+from simnet.step_model import StepModel
 from simnet.stragglers import Failures
 from simnet.workload import Gradient
 

@@ -14,8 +14,9 @@ from simnet.cli.app import command_line
 from simnet.errors import InvalidInput
 from simnet.explain import bottleneck, critical_path
 from simnet.exporters.step_trace import step_trace
-from simnet.prediction import StepModel, predict_step
+from simnet.prediction import predict_step
 from simnet.scenario import Exchange, Input, Job, Scenario, load_scenario
+from simnet.step_model import StepModel
 from simnet.whatif import _FORMS, best_changes, parse_change, whatif
 
 SMALL = Scenario("probe", Job("abci", 16, "resnet50", 32, "mixed", "mxnet"), Exchange(), draws=20)
