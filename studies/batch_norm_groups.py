@@ -8,6 +8,7 @@ Source of the method: Ying et al., arXiv 1811.06992, section 3.3.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,8 @@ from realrun.learning_rate import LearningRate
 from realrun.ranks import RankPool, preload
 from realrun.train import Job, Trainer, epoch_rows
 from studies.study import Claim, Result, Table
+
+_log = logging.getLogger(__name__)
 
 RANKS = 4
 GROUPS = (1, 2, 4)
@@ -84,6 +87,7 @@ def run(*, quick: bool = False) -> Result:
                     pool.run(train, job_of(group, per_rank, extent, seed=seed), data)[0] for seed in range(extent.seeds)
                 ]
                 rows.append(_row(group, per_rank, answers, extent))
+                _log.info("%d samples per rank, groups of %d: %.3f", per_rank, group, rows[-1]["accuracy"])
         check = replace(job_of(RANKS, extent.per_rank[-1], extent, seed=0), epochs=1)
         small = replace(data, images=data.images[-200:], labels=data.labels[-200:], num_train=100)
         ours = pool.run(train, check, small)[0]["weights"]

@@ -7,6 +7,7 @@ loopback device, where nothing is predicted, and the report says how much such t
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,8 @@ from simnet.placement import Placement
 from simnet.units import GBIT_PER_S, KIB, MIB, Bytes, BytesPerSecond, Seconds
 from studies import lab_step
 from studies.study import Claim, Picture, Result, Table
+
+_log = logging.getLogger(__name__)
 
 MBIT = GBIT_PER_S / 1e3
 HOSTS = 4
@@ -140,7 +143,7 @@ def measure(topology: str, extent: Extent) -> tuple[Plan, list[Answer]]:
     made = plan(topology, HOSTS, RATE, uplink=UPLINK if topology == "two-tier" else None, name=name)
     network.up(made)
     try:
-        return made, list(trials(name, requests(extent), timeout=3600.0))
+        return made, [_told(topology, answer) for answer in trials(name, requests(extent), timeout=3600.0)]
     finally:
         network.down(name)
 
@@ -157,6 +160,12 @@ def training_step(extent: Extent) -> list[dict[str, Any]]:
     finally:
         network.down(name)
     return lab_step.rows_of(answer, lambda size: predict(made, Entry("ring"), size, found))
+
+
+def _told(topology: str, answer: Answer) -> Answer:
+    asked, time = answer.request, float(np.median(answer.samples_s))
+    _log.info("%s: %s of %d bytes took %.4g s, median of %d", topology, asked.what, asked.size, time, asked.repeats)
+    return answer
 
 
 def rows_of(made: Plan, answers: Sequence[Answer], extent: Extent, found: Calibration) -> Iterator[dict[str, Any]]:

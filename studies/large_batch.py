@@ -7,6 +7,7 @@ that runs here in minutes, not the accuracy of ImageNet. Settings are chosen onc
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,8 @@ from realrun.data import InMemory, digits
 from realrun.learning_rate import LearningRate, linear_scaling
 from realrun.train import Job, Trainer, epoch_rows
 from studies.study import Claim, Picture, Result, Table
+
+_log = logging.getLogger(__name__)
 
 BASE_BATCH, BASE_RATE, LARS_RATE = 32, 0.1, 0.5
 REMEDIES = ("sgd", "warm-up", "lars", "batch control", "label smoothing")
@@ -75,6 +78,7 @@ def train_all(extent: Extent) -> Iterator[dict[str, Any]]:
         for remedy in extent.remedies:
             for seed in range(extent.seeds):
                 curve = list(_curve(job_of(remedy, batch, extent, seed=seed), data))
+                _log.info("%s, batch %d, seed %d: accuracy %.3f", remedy, batch, seed, curve[-1])
                 yield {"remedy": remedy, "batch": batch, "seed": seed, "accuracy": curve[-1], "curve": curve}
 
 

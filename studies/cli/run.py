@@ -15,6 +15,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the rows, one JSON object per line.")] = False,
 ) -> None:
     """Do one study: print its rows, write Markdown, HTML, rows and pictures; exit 1 where a claim fails."""
+    import logging
     import sys
 
     from simnet.cli.app import print_json
@@ -23,6 +24,9 @@ def command(
     from studies.report import write
     from studies.terminal import print_result
 
+    # Studies that measure for minutes say on stderr what they have so far.
+    logging.basicConfig(stream=sys.stderr, format="%(message)s")
+    logging.getLogger("studies").setLevel(logging.INFO)
     study = find(name)
     result = study.run(quick=quick)
     paths = write(study, result, out)
