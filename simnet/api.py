@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simnet import catalog as _catalog
 from simnet.errors import InvalidInput
+from simnet.hardware import Cluster as _Cluster
+from simnet.schedule import Schedule as _Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,11 +130,31 @@ def _interval(name: str, interval: Interval) -> dict[str, float]:
     return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "ranks": ((Integral,), "a whole number"),
+    "ranks_per_node": ((Integral,), "a whole number"),
+    "cluster": ((str, _Cluster), "a name of the catalogue, a .toml file or a record"),
+    "algorithm": ((str, _Schedule), "a name of the catalogue or a schedule"),
+    "grid": ((str, tuple, list), 'text such as "4x4" or whole numbers'),
+    "sizes": ((str, Integral, Sequence), 'text such as "4:32M:2" or whole bytes'),
+    "bandwidth": ((str, Real), "text such as '12.5 GB/s' or bytes/s"),
+    "latency": ((str, Real), "text such as '1.5 us' or s"),
+    "dtype": ((str,), "a name such as float"),
+    "engine": ((str,), "auto, estimate or simulate"),
+    "catalog": ((str, Path), "a folder"),
+}
+
+
+def _is(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
 def _collective_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     from dataclasses import asdict
     from inspect import signature
 
     from simnet import collective_prediction
+    from simnet.costs.registry import of_text
 
     known = signature(collective_prediction.predict_collective).parameters
     for name in settings:
@@ -139,4 +162,9 @@ def _collective_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
             raise InvalidInput(f"unknown setting {name!r}, got {settings[name]!r}; settings are {', '.join(known)}")
     if "ranks" not in settings:
         raise InvalidInput("a collective needs ranks, got none; give ranks=16, say")
-    return [asdict(row) for row in collective_prediction.predict_collective(**settings)]
+    for name, (kinds, wanted) in _KINDS.items():
+        if settings.get(name) is not None and not _is(settings[name], kinds):
+            raise InvalidInput(f"{name} must be {wanted}, got {settings[name]!r}")
+    cost = settings.get("cost")
+    priced = {"cost": of_text(cost)} if isinstance(cost, str) else {}
+    return [asdict(row) for row in collective_prediction.predict_collective(**{**settings, **priced})]

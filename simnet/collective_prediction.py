@@ -164,11 +164,16 @@ def _corner(profile: Profile, latency: str, bandwidth: str) -> Profile:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Ranks placed on a cluster; ranks_per_node is the size of the groups that hierarchical algorithms form."""
+    """Ranks placed on a cluster; ranks_per_node is the size of the groups that hierarchical algorithms form.
+
+    Groups of a whole node that do not divide the ranks give way to the algorithm's default; a size somebody
+    asked for (groups_given) does not.
+    """
 
     cluster: Cluster
     paths: Paths
     ranks_per_node: int
+    groups_given: bool = False
 
     @property
     def name(self) -> str:
@@ -198,7 +203,8 @@ def find_site(
     if ranks < 1:
         raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
     paths = cluster_paths(chosen, ranks, ranks_per_node=None if cluster == "uniform" else ranks_per_node)
-    return Site(chosen, paths, chosen.node.num_devices if ranks_per_node is None else ranks_per_node)
+    per_node = chosen.node.num_devices if ranks_per_node is None else ranks_per_node
+    return Site(chosen, paths, per_node, groups_given=ranks_per_node is not None)
 
 
 def build_schedule(algorithm: str | Schedule, site: Site, *, grid: str | Grid | None = None) -> Schedule:
@@ -210,8 +216,10 @@ def build_schedule(algorithm: str | Schedule, site: Site, *, grid: str | Grid | 
             )
         return algorithm
     shape = parse_grid(grid) if isinstance(grid, str) else grid
-    fits = "ranks_per_node" in find(algorithm).options and site.paths.world_size % site.ranks_per_node == 0
-    return build(algorithm, site.paths.world_size, grid=shape, ranks_per_node=site.ranks_per_node if fits else None)
+    grouped = "ranks_per_node" in find(algorithm).options
+    fits = site.groups_given or site.paths.world_size % site.ranks_per_node == 0
+    groups = site.ranks_per_node if grouped and fits else None
+    return build(algorithm, site.paths.world_size, grid=shape, ranks_per_node=groups)
 
 
 def counts_of(sizes: str | int | Sequence[Bytes], dtype: str, schedule: Schedule) -> list[int]:

@@ -307,7 +307,9 @@ def bill(
     """
     if num_nodes < 1 or time < 0:
         raise InvalidInput(f"a bill needs 1 or more nodes and 0 or more s, got {num_nodes} and {time} s")
-    if node_power is not None and (pue is None or pue < 1):
+    if node_price_per_hour is not None and node_price_per_hour < 0:
+        raise InvalidInput(f"the price of a node for an hour must be 0 or more USD, got {node_price_per_hour:g}")
+    if (pue is not None and not 1 <= pue < math.inf) or (node_power is not None and pue is None):
         raise InvalidInput(
             f"energy needs the site's PUE, 1 or more, beside the power, got {pue}; 1.0 counts nodes alone"
         )

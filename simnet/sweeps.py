@@ -70,6 +70,8 @@ def sweep(
     answer = answer or _default_answer
     executor = executor or (_dask_executor(dask_address) if dask_address else None)
     todo = points(grid)
+    if out and (out.is_dir() or not out.parent.is_dir()):
+        raise InvalidInput(f"cannot write the table {out}; name a file in a folder that exists")
     journal = _Journal(out.with_name(out.name + ".journal")) if out else _Journal(None)
     done = {key: rows for key, rows in journal.read() if key in {_key(point) for point in todo}}
     for point, rows in _answers([p for p in todo if _key(p) not in done], answer, executor, num_processes):
@@ -88,14 +90,20 @@ def load_grid(path: Path) -> dict[str, Any]:
 
     Raises
     ------
-    InvalidInput : the file cannot be read, or is not TOML.
+    InvalidInput : the file cannot be read, is not TOML, or gives a bandwidth or a latency without a unit.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        grid = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"cannot read the grid {path}: {error.strerror}; name a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} is not TOML: {error}; write lines such as ranks = [4, 16]") from error
+    for name in ("bandwidth", "latency"):
+        values = grid.get(name, "")
+        for value in values if isinstance(values, list) else [values]:
+            if not isinstance(value, str):
+                raise InvalidInput(f'{name} in {path} needs a unit, got {value!r}; write "12.5 GB/s" or "1.5 us"')
+    return grid
 
 
 def _dask_executor(address: str) -> Executor:
@@ -183,4 +191,10 @@ def _table(grid: Mapping[str, Any], todo: list[Point], done: Mapping[str, Rows])
     for point in todo:
         settings = {name: point[name] for name in varied}
         rows += [{**settings, **{k: v for k, v in row.items() if k not in settings}} for row in done[_key(point)]]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table.astype({name: "Int64" for name in table if _counts(rows, str(name)) and table[name].isna().any()})
+
+
+def _counts(rows: Rows, name: str) -> bool:
+    """Whether a column holds whole numbers; pandas would make them floats where a refused row has none."""
+    return all(type(row[name]) is int for row in rows if row.get(name) is not None)

@@ -59,7 +59,8 @@ _EXAMPLES = {
 }
 
 _PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S.*?)?\s*")
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S.*?)?\s*", re.ASCII | re.DOTALL)
+_SMALLEST, _LARGEST = 1e-30, 1e30
 
 
 def _definitions() -> list[str]:
@@ -93,7 +94,7 @@ def parse(text: str, dimension: Dimension, *, name: str = "value") -> float:
 
     Raises
     ------
-    InvalidInput : no unit, an unknown unit, or a unit of another dimension.
+    InvalidInput : no unit, an unknown unit, a unit of another dimension, or a number out of any machine's range.
     """
     match = _QUANTITY.fullmatch(text)
     example = _EXAMPLES[dimension]
@@ -101,7 +102,12 @@ def parse(text: str, dimension: Dimension, *, name: str = "value") -> float:
         raise InvalidInput(f"{name} must be a number with a unit, got {text!r}; write {example}")
     if match[2] is None:
         raise InvalidInput(f"{name} needs a unit, got the bare number {text!r}; write {example}")
-    return float(match[1]) * _factor(match[2], dimension, name, text)
+    value = float(match[1]) * _factor(match[2], dimension, name, text)
+    if float(match[1]) and not _SMALLEST <= abs(value) <= _LARGEST:
+        raise InvalidInput(
+            f"{name} must be 0 or {_SMALLEST:g} to {_LARGEST:g} {dimension}, got {text!r}; write {example}"
+        )
+    return value
 
 
 def _factor(unit: str, dimension: Dimension, name: str, text: str) -> float:
@@ -119,7 +125,8 @@ def _known_factor(unit: str, dimension: Dimension) -> float:
     return float(registry.parse_expression(unit).to(registry.parse_expression(dimension.value).units).magnitude)
 
 
-_SIZE = re.compile(r"(\d+)([KMG]?)")
+_SIZE = re.compile(r"([0-9]+)([KMG]?)")
+_LARGEST_SIZE = 2**62
 _SIZE_FACTORS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
 
 
@@ -131,7 +138,10 @@ def parse_size(text: str, *, name: str = "size") -> Bytes:
             f"{name} must be whole bytes with an optional K, M or G (2**10, 2**20, 2**30), "
             f"got {text!r}; write 4, 64K or 32M"
         )
-    return int(match[1]) * _SIZE_FACTORS[match[2]]
+    size = int(match[1]) * _SIZE_FACTORS[match[2]] if len(match[1]) < 20 else _LARGEST_SIZE + 1
+    if size > _LARGEST_SIZE:
+        raise InvalidInput(f"{name} must be 2**62 bytes or fewer, got {text!r}; write 4, 64K or 32M")
+    return size
 
 
 def parse_sizes(text: str) -> list[Bytes]:

@@ -46,12 +46,23 @@ def run(app: Callable[[], Any]) -> NoReturn:
     try:
         app()
     except SimnetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        _leave(str(error), error.exit_code)
+    except MemoryError as error:
+        _leave(f"out of memory ({error}); ask for fewer ranks, sizes or draws", 3)
+    except SystemExit as leaving:
+        # Typer turns a closed pipe into exit code 1; whoever reads through `head` has had its answer.
+        if not isinstance(leaving.__context__, BrokenPipeError):
+            raise
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _leave(f"{error.filename}: {error.strerror}; name another file", 2)
     sys.exit(0)
+
+
+def _leave(sentence: str, exit_code: int) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(exit_code)
 
 
 @contextmanager

@@ -31,13 +31,17 @@ def command(
     from simnet.cli.app import print_json
     from simnet.collective_prediction import ITEM_SIZES, build_schedule, counts_of, find_site
     from simnet.critical_path import explain_collective
+    from simnet.errors import InvalidInput
+    from simnet.units import parse_size
 
+    if top < 1:
+        raise InvalidInput(f"--top must be 1 or more links and hops, got {top}")
     site = find_site(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
         catalog=catalog,
     )  # fmt: skip
     schedule = build_schedule(algorithm, site, grid=grid)
-    count = counts_of(size, dtype, schedule)[0]
+    (count,) = counts_of(parse_size(size, name="--size"), dtype, schedule)
     found = explain_collective(schedule, count, site.paths, itemsize=ITEM_SIZES[dtype])
     if json:
         print_json(_rows(found))

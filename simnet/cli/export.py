@@ -37,6 +37,8 @@ def command(
     from simnet.schedule import format_schedule
     from simnet.units import parse_size
 
+    if form != "chakra" and (bandwidth is not None or latency is not None):
+        raise InvalidInput(f"--bandwidth and --latency belong to --format chakra, got --format {form}; leave them out")
     shape = None if grid is None else parse_grid(grid)
     schedule = build(algorithm, ranks, grid=shape, ranks_per_node=ranks_per_node)
     match form:

@@ -17,13 +17,17 @@ def command(
 ) -> None:
     """Answer every combination of a grid: collectives, or training runs where it names a scenario."""
     from simnet.cli.app import print_json, progress_bar
+    from simnet.errors import InvalidInput
     from simnet.sweeps import load_grid, sweep
 
     settings = load_grid(grid)
     with progress_bar("sweep", quiet=json) as progress:
         table = sweep(settings, out=out, num_processes=processes, dask_address=dask, progress=progress)
-    if json:
-        print_json(row.dropna().to_dict() for _, row in table.iterrows())
-        return
     refused = int(table["refused"].notna().sum()) if "refused" in table else 0
+    if refused == len(table):
+        raise InvalidInput(f"no point of {grid} can be answered; the first: {table['refused'].iloc[0]}")
+    if json:
+        present = zip(table.to_dict("records"), table.notna().to_dict("records"), strict=True)
+        print_json({name: value for name, value in row.items() if there[name]} for row, there in present)
+        return
     print(f"{len(table) - refused} rows, {refused} points refused (see column refused): {out}")

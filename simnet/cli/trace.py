@@ -33,13 +33,14 @@ def command(
     from simnet.interpreters.messages import num_transfers
     from simnet.interpreters.program import Job
     from simnet.interpreters.simulate import simulate_jobs
+    from simnet.units import parse_size
 
     site = find_site(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
         catalog=catalog,
     )  # fmt: skip
     schedule = build_schedule(algorithm, site, grid=grid)
-    count = counts_of(size, dtype, schedule)[0]
+    (count,) = counts_of(parse_size(size, name="--size"), dtype, schedule)
     if num_transfers(schedule) > EXPLAINED_TRANSFERS:
         raise Unsupported(
             f"{schedule.name} on {ranks} ranks sends more than {EXPLAINED_TRANSFERS} messages; trace fewer ranks"

@@ -96,6 +96,11 @@ class Machine:
                 f"a machine needs 1 <= nodes <= ranks and a channel, got {self.num_nodes} nodes, {self.num_ranks} "
                 f"ranks, {self.num_channels} channels"
             )
+        if min(self.intra_bandwidth, self.inter_bandwidth) <= 0:
+            raise InvalidInput(
+                f"bandwidths of a channel must be above 0 bytes/s, got {self.intra_bandwidth:g} inside and "
+                f"{self.inter_bandwidth:g} between nodes; write 21 GB/s"
+            )
 
 
 @dataclass(frozen=True, slots=True)
