@@ -43,7 +43,16 @@ class Layout:
 
     @classmethod
     def of(cls, stage: Stage) -> Layout | None:
-        """Lay a stage out, or None where it has another shape."""
+        """Lay a stage out, or None where it has another shape; the latest layout of a pattern is kept."""
+        kept = stage.pattern.kept
+        if "layout" not in kept:
+            kept["layout"] = cls._of(stage)
+        found = kept["layout"]
+        assert found is None or isinstance(found, Layout)
+        return found
+
+    @classmethod
+    def _of(cls, stage: Stage) -> Layout | None:
         src, dst = stage.src_lane, stage.dst_lane
         size = stage.setting.schedule.world_size * stage.setting.schedule.num_channels
         follows, message = np.full(size, -1), np.full(size, -1)

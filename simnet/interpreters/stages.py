@@ -132,7 +132,10 @@ class Price:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Who sends to whom in a step, and over what; schedules of many steps have few of them."""
+    """Who sends to whom in a step, and over what; schedules of many steps have few of them.
+
+    prices, kept : what has been found out about it
+    """
 
     setting: Setting
     found: Messages
@@ -140,6 +143,7 @@ class Pattern:
     bottleneck: FloatArray
     loads: Incidence
     prices: dict[tuple[bytes, ...], Price] = field(default_factory=dict, repr=False)
+    kept: dict[str, object] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, step: Step, setting: Setting) -> Pattern:

@@ -83,14 +83,15 @@ def _estimated(name: str, n: int, bound: str, *, equal: bool = False, batch: int
     rng = np.random.default_rng(0)
     schedule = build(name, n, **options)
     count = -(-COUNT // schedule.num_chunks) * schedule.num_chunks
+    messages = float(num_transfers(schedule)) * batch
     if equal:
-        return Case(lambda: estimate(schedule, count, _uniform(n), COST) and float(num_transfers(schedule)), bound)
+        return Case(lambda: estimate(schedule, count, _uniform(n), COST) and messages, bound)
     mixed = relabel(schedule, rng.permutation(n))
     starts, draws = rng.uniform(0, 1e-3, (batch, n)), _draws(n, batch)
 
     def run() -> float:
         estimate(mixed, count, _uniform(n), COST, starts=starts, draws=draws)
-        return float(num_transfers(schedule)) * batch
+        return messages
 
     return Case(run, bound, (_repetitions(schedule), n * batch) if batch == 1 else None)
 
