@@ -74,7 +74,6 @@ def _build(plan: Plan, congestion: str) -> None:
 def _settings(plan: Plan, vertex: str, congestion: str) -> None:
     """Fix what TCP does: a known window rule, a bounded send buffer, no memory of earlier connections."""
     values = {
-        "net.ipv4.tcp_congestion_control": congestion,
         "net.ipv4.tcp_wmem": f"4096 {SEND_BUFFER_BYTES} {SEND_BUFFER_BYTES}",
         "net.ipv4.tcp_limit_output_bytes": str(QUEUED_BYTES),
         "net.ipv4.tcp_slow_start_after_idle": "0",
@@ -91,6 +90,19 @@ def _settings(plan: Plan, vertex: str, congestion: str) -> None:
     present = {key: value for key, value in values.items() if _known_setting(key)}
     _call("ip", "netns", "exec", space, "sysctl", "-q", *(f"{key}={value}" for key, value in present.items()))
     _call("ip", "-n", space, "link", "set", "lo", "up")
+    _congestion(space, congestion)
+
+
+def _congestion(space: str, name: str) -> None:
+    setting = f"net.ipv4.tcp_congestion_control={name}"
+    if subprocess.run(
+        ["ip", "netns", "exec", space, "sysctl", "-q", setting], capture_output=True, check=False
+    ).returncode:
+        allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().strip()
+        raise Unsupported(
+            f"this machine does not let a namespace use {name}: net.ipv4.tcp_allowed_congestion_control lists "
+            f"{allowed}; use --congestion reno"
+        )
 
 
 def _known_setting(key: str) -> bool:

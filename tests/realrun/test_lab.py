@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from realrun.lab import network, ranks
 from realrun.lab import plan as plans
-from simnet.errors import Incomplete, InvalidInput
+from simnet.errors import Incomplete, InvalidInput, Unsupported
 from simnet.units import GBIT_PER_S
 from studies import closed_loop
 
@@ -149,6 +150,19 @@ class TestRealLab:
             with pytest.raises(Incomplete, match=r"rank 1 on h1 \(exit code 7\)"):
                 ranks.run(lab_name, [sys.executable, "-c", body], timeout=60)
             assert all(network.processes(space) == [] for space in network.namespaces(lab_name))
+        finally:
+            network.down(lab_name)
+
+    def test_cubic_is_used_where_allowed_and_else_refused_with_nothing_left(self, lab_name: str) -> None:
+        made = plans.plan("star", 2, 50 * MBIT, name=lab_name)
+        allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+        try:
+            if "cubic" in allowed:
+                network.up(made, congestion="cubic")
+            else:
+                with pytest.raises(Unsupported, match="does not let a namespace use cubic"):
+                    network.up(made, congestion="cubic")
+                assert network.namespaces(lab_name) == []
         finally:
             network.down(lab_name)
 
