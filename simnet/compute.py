@@ -208,6 +208,11 @@ class Wanted:
     model: str
 
     @property
+    def asked(self) -> str:
+        """The framework, in words."""
+        return self.framework or "a framework without a name"
+
+    @property
     def family(self) -> str:
         """Model without its variant: resnet50_v1 counts as resnet50."""
         return family(self.model)
@@ -248,7 +253,7 @@ def _geometric(values: Sequence[float]) -> float:
 _MATCH = {
     "stack": "single-device rows of the same stack",
     "framework": "single-device rows of the same framework, other versions",
-    "device": "single-device rows of other frameworks; no row of {0.framework} on {0.device}",
+    "device": "single-device rows of other frameworks; no row of {0.asked} on {0.device}",
     "class": "no single-device row of {0.device}: spread of achieved over roofline, all devices in {0.unit} units",
 }
 

@@ -128,7 +128,7 @@ def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[s
         found = [name for name in wires if name == key or (place != key and name.startswith(place))]
         if not found or not factor > 0:
             raise InvalidInput(
-                f"{cluster.name} cannot scale {key!r} by {factor}; scale inter, intra or one of {', '.join(wires)} "
+                f"{cluster.name} cannot scale {key!r} by {factor!r}; scale inter, intra or one of {', '.join(wires)} "
                 "by more than 0"
             )
         yield from ((name, factor) for name in found)

@@ -7,13 +7,14 @@ Quantities are written with their units; a key nobody knows is refused.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from simnet.errors import InvalidInput
+from simnet.hardware import Precision
 from simnet.units import Dimension, parse
 
 Option = int | float | str | tuple[int, ...]
@@ -167,6 +168,17 @@ class Scenario:
 
     def __post_init__(self) -> None:
         job, exchange = self.job, self.exchange
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise InvalidInput(f"seed of scenario {self.name!r} must be a whole number of 0 or more, got {self.seed!r}")
+        if job.precision not in list(Precision):
+            known = ", ".join(Precision)
+            raise InvalidInput(f"job.precision of scenario {self.name!r} must be one of {known}, got {job.precision!r}")
+        for field_ in fields(Variation):
+            value = getattr(self.variation, field_.name)
+            if value is not None and not 0 <= value < 1:
+                raise InvalidInput(
+                    f"variation.{field_.name} of scenario {self.name!r} must be from 0 to below 1, got {value}"
+                )
         counts = {
             "job.devices": job.devices, "job.per_device_batch": job.per_device_batch, "draws": self.draws,
             "job.accumulation": job.accumulation, "exchange.lanes": exchange.lanes,
@@ -223,6 +235,10 @@ def parse_scenario(values: Mapping[str, Any], *, where: str) -> Scenario:
             raise InvalidInput(f"{where} has no {key!r}; every scenario needs a name and a table [job]")
     tables = {key: _table(kind, values[key], f"{where}, [{key}]") for key, kind in _TABLES.items() if key in values}
     plain = {key: values[key] for key in _PLAIN if key in values}
+    _require_types(Scenario, plain, where)
+    for key in ("bandwidth", "latency"):
+        if not _is_table(plain.get(key, {}), (int, float)):
+            raise InvalidInput(f"{where} needs [{key}] as factors by wire, such as inter = 2.0, got {plain[key]!r}")
     plain["assumed"] = tuple(plain.get("assumed", ()))
     return Scenario(**plain, **tables)
 
@@ -238,6 +254,7 @@ def _refuse_unknown(values: Any, known: tuple[str, ...], where: str) -> None:
 def _table(kind: type[Any], values: Any, where: str) -> Any:
     _refuse_unknown(values, tuple(f.name for f in fields(kind)), where)
     given = dict(values)
+    _require_types(kind, given, where)
     if "bucket_options" in given:
         given["bucket_options"] = {key: _quantity(key, value, where) for key, value in given["bucket_options"].items()}
     if "storage_bandwidth" in given:
@@ -253,6 +270,36 @@ def _table(kind: type[Any], values: Any, where: str) -> Any:
     except TypeError as error:
         missing = [f.name for f in fields(kind) if f.name not in given]
         raise InvalidInput(f"{where} lacks a key; it takes {', '.join(missing)} as well") from error
+
+
+def _is_table(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(v, kinds) for v in value.values())
+
+
+def _is_options(value: Any) -> bool:
+    lists = [v for v in value.values() if isinstance(v, list | tuple)] if isinstance(value, Mapping) else []
+    return _is_table(value, (int, float, str, list, tuple)) and all(isinstance(v, int) for one in lists for v in one)
+
+
+_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda v: isinstance(v, str)),
+    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    "bool": ("true or false", lambda v: isinstance(v, bool)),
+    "Mapping[str, float]": ("a table of numbers", lambda v: _is_table(v, (int, float, str))),
+    "Mapping": ("a table of numbers, words and lists of whole numbers", _is_options),
+    "tuple": ("a list", lambda v: isinstance(v, list | tuple)),
+}
+
+
+def _require_types(kind: type[Any], given: Mapping[str, Any], where: str) -> None:
+    for entry in fields(kind):
+        if entry.name not in given or entry.name == "storage_bandwidth":
+            continue
+        named = str(entry.type)
+        wanted, holds = next((known for start, known in _TYPES.items() if named.startswith(start)), ("", bool))
+        if wanted and not holds(given[entry.name]):
+            raise InvalidInput(f"{where} needs {entry.name} as {wanted}, got {given[entry.name]!r}")
 
 
 def _cost(key: str, value: Any, where: str) -> Any:

@@ -35,7 +35,7 @@ def test_a_scenario_reads_back_its_tables():
         ({"name": "x", "job": {"cluster": "abci"}}, "lacks a key"),
         ({"name": "x", "job": {**JOB, "devices": 0}}, "job.devices of scenario 'x' must be 1 or more"),
         ({"name": "x", "job": {**JOB, "devices": -4}}, "must be 1 or more"),
-        ({"name": "x", "job": {**JOB, "per_device_batch": 1.5}}, "must be 1 or more whole"),
+        ({"name": "x", "job": {**JOB, "per_device_batch": 1.5}}, "per_device_batch as a whole number"),
         ({"name": "x", "job": 7}, "must be a table"),
         ({"name": "x", "job": JOB, "exchange": {"bucket_options": {"cap": 25}}}, "text with a unit"),
         ({"name": "x", "job": JOB, "exchange": {"compression": 0.5}}, "compression"),
@@ -102,3 +102,24 @@ def test_scenarios_are_listed_with_what_they_assume(capsys):
     assert (row["devices"], row["batch"], row["algorithm"]) == (1088, 34816, "torus2d")
     command("scenarios", "sony-1088")
     assert "assumed: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"job": {**JOB, "cluster": 5}}, "needs cluster as text"),
+        ({"job": {**JOB, "precision": "fp8"}}, "precision of scenario 'x' must be one of"),
+        ({"exchange": {"options": "a"}}, "needs options as a table"),
+        ({"exchange": {"options": {"grid": ["a"]}}}, "needs options as a table"),
+        ({"exchange": {"overlap": "yes"}}, "needs overlap as true or false"),
+        ({"bandwidth": 3}, "needs bandwidth as a table"),
+        ({"bandwidth": {"inter": "2"}}, "as factors by wire"),
+        ({"variation": {"between_ranks": -1}}, "must be from 0 to below 1"),
+        ({"assumed": "a"}, "needs assumed as a list"),
+        ({"seed": -1}, "seed of scenario 'x'"),
+        ({"seed": 1.5}, "needs seed as a whole number"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_by_name(changes, text):
+    with pytest.raises(InvalidInput, match=text):
+        parse_scenario({"name": "x", "job": JOB, **changes}, where="x")
