@@ -235,10 +235,10 @@ def _noise_text(measured: Sequence[Mapping[str, Any]], load: float) -> str:
 def _drawing(rows: Sequence[Row]) -> Any:
     def draw(figure: Any) -> None:
         axes = figure.add_subplot(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time, s")
-        for algorithm in ALGORITHMS:
+        for algorithm, style in zip(ALGORITHMS, ("-", "-", "--", "-"), strict=True):  # two may have one prediction
             own = [row for row in rows if row["algorithm"] == algorithm]
             sizes = [row["size_bytes"] for row in own]
-            line = axes.plot(sizes, [row["predicted"] for row in own], label=algorithm)[0]
+            line = axes.plot(sizes, [row["predicted"] for row in own], style, label=algorithm)[0]
             axes.fill_between(sizes, [row["low"] for row in own], [row["high"] for row in own],
                               color=line.get_color(), alpha=0.1)  # fmt: skip
             axes.plot(sizes, [row["measured"] for row in own], "o", color=line.get_color())

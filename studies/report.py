@@ -14,6 +14,9 @@ from simnet.errors import InvalidInput
 from studies.registry import Study
 from studies.study import Picture, Result, Table
 
+_SHARES = ("spread", "geometric mean", "MAPE", "largest")
+_SIGNED_SHARES = ("error", "constant_error", "bias")
+
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
@@ -66,6 +69,8 @@ def _render(kind: str, study: Study, result: Result, pictures: Sequence[_Drawn])
     )  # fmt: skip
     environment.filters["cell"] = format_cell
     environment.filters["columns"] = columns
+    environment.filters["heading"] = heading
+    environment.tests["numeric_in"] = lambda column, table: is_numeric(table, column)
     tables = list(result.tables) or [Table("Rows", result.rows)]
     template = environment.get_template(f"study.{kind}.j2")
     return template.render(study=study, result=result, tables=tables, pictures=pictures)
@@ -79,14 +84,27 @@ def columns(table: Table) -> list[str]:
     return list(names)
 
 
+def heading(column: str) -> str:
+    """A column's name in words."""
+    return column.replace("_", " ")
+
+
+def is_numeric(table: Table, column: str) -> bool:
+    """Whether every known value of a column is a number, so that it is set to the right."""
+    known = [row[column] for row in table.rows if row.get(column) is not None]
+    return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+
+
 def format_cell(row: Mapping[str, Any], column: str) -> str:
-    """Return one value as a reader wants it: four digits, yes or no, nothing where nothing is known."""
+    """Return one value as a reader wants it: four digits, errors in percent, yes or no, nothing where unknown."""
     value = row.get(column)
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
+    if isinstance(value, float) and column in (*_SHARES, *_SIGNED_SHARES):
+        return f"{value:{'+' if column in _SIGNED_SHARES else ''}.1%}"
+    if isinstance(value, int | float):
         return f"{value:,.0f}" if abs(value) >= 10000 else f"{value:.4g}"
     return str(value).replace("\n", " ")
 

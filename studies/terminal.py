@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studies.report import columns, format_cell
+from studies.report import columns, format_cell, heading, is_numeric
 from studies.study import Result, Table
 
 _HIDDEN = ("basis", "reason", "source", "note")
@@ -22,7 +22,9 @@ def print_result(result: Result) -> None:
 def table_text(table: Table) -> str:
     """Return a table as aligned text, without the columns that hold sentences."""
     names = [name for name in columns(table) if name not in _HIDDEN]
-    cells = [names] + [[format_cell(row, name) for name in names] for row in table.rows]
+    cells = [[heading(name) for name in names]] + [[format_cell(row, name) for name in names] for row in table.rows]
+    signs = [">" if is_numeric(table, name) else "<" for name in names]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells]
+    layout = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
+    lines = [layout.format(*line).rstrip() for line in cells]
     return "\n".join([table.title, *lines, ""] if table.title else [*lines, ""])

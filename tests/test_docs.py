@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from simnet.cli.app import command_line
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -46,6 +50,30 @@ def test_every_command_of_a_page_runs_in_order(page: Path, tmp_path: Path) -> No
         ran += 1
     if not ran:
         pytest.skip("all commands of this page need a cluster or root")
+
+
+def unknown_options(command: str) -> list[str]:
+    """Options of a documented command that its program does not have; nothing is run."""
+    words = shlex.split(command.split(" > ", maxsplit=1)[0], comments=True)
+    found = typer.main.get_command(command_line(f"{words.pop(0)}.cli", summary=""))
+    while words and (inner := getattr(found, "commands", {}).get(words[0])):
+        found, words = inner, words[1:]
+    known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    own = words[: words.index("--")] if "--" in words else words
+    return [word for word in own if word.startswith("--") and word.split("=")[0] not in known]
+
+
+def every_command(page: Path) -> list[str]:
+    blocks = re.findall(r"^```(?:console|text|shell|sh|)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    lines = (line for block in blocks for line in block.replace("\\\n", " ").splitlines())
+    plain = (re.sub(r"^(\$ )?(sudo )?", "", line) for line in lines)
+    return [line for line in plain if re.match(rf"({'|'.join(PROGRAMS)}) [a-z]", line)]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.exists()], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_option_of_a_documented_command_exists(page: Path) -> None:
+    wrong = {command: unknown for command in every_command(page) if (unknown := unknown_options(command))}
+    assert not wrong
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.exists()], ids=lambda p: str(p.relative_to(ROOT)))

@@ -11,6 +11,7 @@ from simnet.cli.app import command_line
 from simnet.errors import ClaimFailed, InvalidInput
 from studies import facts, registry, report
 from studies.study import Claim, Picture, Result, Table
+from studies.terminal import table_text
 
 ROWS = [{"id": "a", "predicted": 1.5, "inside": True}, {"id": "b|c", "predicted": 123456.0, "reason": "<none>"}]
 
@@ -85,3 +86,19 @@ def test_an_unwritable_folder_is_refused(monkeypatch, tmp_path):
 
 def test_tables_show_all_columns_of_all_rows():
     assert report.columns(Table("", ROWS)) == ["id", "predicted", "inside", "reason"]
+
+
+def test_numbers_stand_to_the_right_under_headings_in_words():
+    rows = [
+        {"id": "a", "size_bytes": 65536, "error": -0.1403, "spread": 0.5},
+        {"id": "b", "size_bytes": 4, "error": None},
+    ]
+    text = table_text(Table("", rows)).splitlines()
+    assert text == ["id  size bytes   error  spread", "a       65,536  -14.0%   50.0%", "b            4"]
+
+
+def test_markdown_and_html_align_numbers(monkeypatch, tmp_path):
+    study, result = a_study(monkeypatch, holds=True)
+    report.write(study, result, tmp_path)
+    assert "---:|" in (tmp_path / f"{study.name}.md").read_text()
+    assert '<th class="number">predicted</th>' in (tmp_path / f"{study.name}.html").read_text()
