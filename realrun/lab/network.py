@@ -6,6 +6,7 @@ everything, and nothing else on the machine is touched.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -161,6 +162,8 @@ def down(name: str) -> int:
     for space in found:
         _call("ip", "netns", "delete", space)
     _state_file(name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # other labs have their plans there
+        STATE.rmdir()
     return len(found)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,6 +127,11 @@ def _start(
 
 
 def run(name: str, command: Sequence[str], *, timeout: Seconds | None = None) -> None:
-    """Run `command` on every host of the lab that is up and wait for all."""
+    """Run `command` on every host of the lab that is up and wait for all; a request to end ends them too."""
+    signal.signal(signal.SIGTERM, _end)
     with start(current(name), command) as ranks:
         ranks.wait(timeout=timeout)
+
+
+def _end(number: int, _frame: object) -> None:
+    sys.exit(128 + number)

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -166,6 +168,19 @@ class TestRealLab:
         finally:
             network.down(lab_name)
 
+    def test_ending_the_command_ends_its_ranks(self, lab_name: str) -> None:
+        made = plans.plan("star", 2, 50 * MBIT, name=lab_name)
+        network.up(made)
+        try:
+            body = f"from realrun.lab.ranks import run; run({lab_name!r}, ['sleep', '300'])"
+            command = subprocess.Popen([sys.executable, "-c", body])
+            _wait_for(lambda: all(network.processes(made.namespace(host)) for host in made.hosts))
+            command.terminate()
+            assert command.wait(20) == 143
+            assert all(network.processes(made.namespace(host)) == [] for host in made.hosts)
+        finally:
+            network.down(lab_name)
+
     def test_a_second_lab_of_the_same_name_is_refused(self, lab_name: str) -> None:
         made = plans.plan("star", 2, 50 * MBIT, name=lab_name)
         network.up(made)
@@ -197,6 +212,13 @@ links = [connect(peer) for peer in peers]
 came = [server.accept()[1][0] for _ in peers]
 assert sorted(came) == sorted(peers), came
 """
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _addresses(made: plans.Plan) -> list[str]:
