@@ -37,6 +37,9 @@ FloatArray = npt.NDArray[np.float64]
 
 LARS_STREAMS, LARS_KERNELS = 2, 3
 SCALING_KERNELS = 1
+KERNEL_LAUNCH = 5e-6
+"""Launch of one small kernel, s. A profile's `launch` is that of a whole layer: several kernels and the
+framework's own work. Source: Gray, Getting Started with CUDA Graphs, NVIDIA developer blog, 2019."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +168,29 @@ class StepModel:
         found, bound = self.efficiency, self.roofline
         forward = bound.forward / found.efficiency + bound.forward_kernels * found.launch
         backward = bound.backward / found.efficiency + bound.backward_kernels * found.launch
-        return forward, backward, bound.update / found.efficiency + bound.update_kernels * found.launch + self._extra()
+        return (
+            forward,
+            backward,
+            bound.update / found.efficiency + bound.update_kernels * found.launch + self._extra().value,
+        )
 
-    def _extra(self) -> Seconds:
-        """LARS reads weights and gradients once more for their norms; loss scaling reads the gradients once."""
-        optimizer, tensors = self.scenario.optimizer, len(self.model.parameters)
+    def _extra(self) -> Interval:
+        """What LARS and loss scaling add to the update, s.
+
+        LARS reads weights and gradients once more for their norms, loss scaling the gradients. How many kernels
+        that takes depends on an implementation that nobody published: from plain launches for the weights alone
+        (biases and batch norm have no trust ratio) to the framework's own overhead for every tensor.
+        """
+        optimizer, launch = self.scenario.optimizer, self.efficiency.launch
         pass_ = self.model.num_parameters * compute.MASTER_BYTES / self.device.memory_bandwidth.value
-        lars = LARS_STREAMS * pass_ + LARS_KERNELS * tensors * self.efficiency.launch
-        scaling = pass_ + SCALING_KERNELS * self.efficiency.launch
-        return optimizer.lars * lars + optimizer.loss_scaling * scaling
+        read = (LARS_STREAMS * optimizer.lars + optimizer.loss_scaling) * pass_
+        tensors = self.model.parameters
+        weights = sum(len(tensor.shape) > 1 for tensor in tensors)
+        low, high = (
+            (LARS_KERNELS * count * optimizer.lars + SCALING_KERNELS * optimizer.loss_scaling) * each
+            for count, each in ((weights, min(KERNEL_LAUNCH, launch)), (len(tensors), launch))
+        )
+        return Interval(read + math.sqrt(low * high), read + low, read + high)
 
     @cached_property
     def cost(self) -> CostModel:
@@ -292,7 +309,9 @@ class StepModel:
         taken = share * self.inputs.lognormal("node contention", self.node_contention)
         taken = taken + crosses * self.inputs.lognormal("network contention", self.network_contention)
         normals = np.array([self.inputs.normal(i.name) + i.offset for i in prices.inputs]).reshape(-1, self.inputs.size)
+        update, extra = self.passes[2], self._extra()
         return Draws(
+            update=1 + (self.inputs.lognormal("optimizer", extra) - extra.value) / update if extra.value else 1.0,
             compute=drawn / (floor + fixed), slowest=slowest, contention=taken,
             latency=_factors(prices.latency, prices.latency_sd, normals, self.inputs.size),
             transfer=_factors(prices.transfer, prices.transfer_sd, normals, self.inputs.size),

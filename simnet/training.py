@@ -70,6 +70,7 @@ class Draws:
     contention: FloatArray | float = 0.0
     input: FloatArray | float = 1.0
     interference: FloatArray | float = 1.0
+    update: FloatArray | float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def step(work: StepWork, draws: Draws | None = None) -> StepTimes:
     pace = np.broadcast_to(pace, (size,))
     mean = np.broadcast_to(np.asarray(draws.compute, float), (size,))
     norm = np.broadcast_to(np.asarray(draws.batch_norm, float), (size,))
-    passes = work.accumulation
+    passes, updating = work.accumulation, work.update * np.broadcast_to(np.asarray(draws.update, float), (size,))
     norm_forward, norm_backward = work.batch_norm_forward.sum() * norm, work.batch_norm_backward.sum() * norm
     start = (passes - 1) * (pace * (work.forward.sum() + work.backward.sum()) + norm_forward + norm_backward)
     start = start + pace * work.forward.sum() + norm_forward
@@ -133,15 +134,15 @@ def step(work: StepWork, draws: Draws | None = None) -> StepTimes:
     begins, ends = _exchange(work, draws, ready, backward_end)
     undisturbed = backward_end
     backward_end, exposed = _exposed(work.interference * np.asarray(draws.interference), begins, ends, backward_end)
-    computed = mean * (passes * (work.forward.sum() + work.backward.sum()) + work.update)
+    computed = mean * (passes * (work.forward.sum() + work.backward.sum()) + updating)
     normed = passes * (norm_forward + norm_backward)
-    update = pace * work.update
+    update = pace * updating
     busy = backward_end + exposed.sum(axis=1) + update
     stall = np.maximum(0.0, np.broadcast_to(work.input * np.asarray(draws.input, float), (size,)) - busy)
     bars = _compute_spans(start[0], backward_end[0], update[0], busy[0], stall[0])
     return StepTimes(
         mean * passes * work.forward.sum(), mean * passes * work.backward.sum(), normed, computed * draws.slowest,
-        computed * draws.contention, backward_end - undisturbed, exposed, mean * work.update, stall, busy + stall,
+        computed * draws.contention, backward_end - undisturbed, exposed, mean * updating, stall, busy + stall,
         (*bars, *_exchange_spans(begins[0], ends[0])),
     )  # fmt: skip
 

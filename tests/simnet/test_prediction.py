@@ -292,3 +292,16 @@ def test_per_layer_and_buckets_differ_by_their_messages_alone():
     assert (len(layers), len(fused)) == (32, 6)
     assert times == [pytest.approx(1.792e-3), pytest.approx(0.336e-3)]
     assert sum(b.num_bytes for b in layers) == sum(b.num_bytes for b in fused) == 78848
+
+
+def test_the_cost_of_lars_lies_between_plain_launches_and_the_overhead_of_every_tensor() -> None:
+    scenario = load_scenario("sony-1088")
+    with_lars, without = (
+        StepModel(replace(scenario, optimizer=Optimizer(lars=lars, loss_scaling=False))) for lars in (True, False)
+    )
+    launch, reads = with_lars.efficiency.launch, 2 * 4 * with_lars.model.num_parameters
+    extra = with_lars.passes[2] - without.passes[2] - reads / with_lars.device.memory_bandwidth.value
+    assert 3 * 54 * 5e-6 < extra < 3 * 161 * launch
+    low, high = np.quantile(with_lars.evaluate(4)[1].update, [0.1, 0.9])
+    assert high - low > 5e-3, "an unpublished implementation widens the update"
+    assert np.ptp(without.evaluate(4)[1].update) < np.ptp(with_lars.evaluate(4)[1].update)
