@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import sqrt
 
 import numpy as np
@@ -16,14 +17,16 @@ from simnet.collective_prediction import ITEM_SIZES, Site, build_schedule, count
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput, Unsupported
-from simnet.interpreters import engine
-from simnet.interpreters.messages import num_transfers
+from simnet.interpreters.estimate import estimate
+from simnet.interpreters.messages import num_transfers, repeated
 from simnet.results import CollectivePrediction
 from simnet.schedule import Schedule
 from simnet.units import Bytes
 
-TRIED_TRANSFERS = 20_000_000
-"""Schedules of more transfers are left out of a choice, where every one of them is timed at every size."""
+TRIED_TRANSFERS, TRIED_STEP = 4_000_000, 65_536
+"""Schedules of more transfers, unfolded or in one step, are left out of a choice: all are timed at every size."""
+
+FOLDED_ITEMS = 16
 
 BISECTIONS = 12
 
@@ -110,8 +113,8 @@ def _candidates(site: Site, kind: Kind, refused: dict[str, str], only: Sequence[
             except (Unsupported, InvalidInput) as error:
                 refused[label] = str(error)
                 continue
-            if num_transfers(schedule) > TRIED_TRANSFERS and not _folds(schedule):
-                refused[label] = f"more than {TRIED_TRANSFERS} messages; time it by name"
+            if _too_large(schedule):
+                refused[label] = "more messages than a choice over all algorithms has time for; ask for it by name"
                 continue
             yield Candidate(label, schedule)
 
@@ -123,16 +126,21 @@ def _grids(site: Site, takes_grid: bool) -> list[Grid | None]:
     return [None, (row, n // row)] if by_node else [None]
 
 
-def _folds(schedule: Schedule) -> bool:
-    """Whether few items stand for many steps, so that even many messages take little time."""
-    return sum(1 for _ in schedule.steps()) <= 16
+def _too_large(schedule: Schedule) -> bool:
+    """Few items stand for many steps quickly; many items, or a step of all pairs, take their time."""
+    lengths = [len(repeated(item)[0]) for item in islice(schedule.steps(), FOLDED_ITEMS + 1)]
+    if max(lengths, default=0) > TRIED_STEP:
+        return True
+    return len(lengths) > FOLDED_ITEMS and num_transfers(schedule) > TRIED_TRANSFERS
 
 
 def _timed(
     site: Site, one: Candidate, sizes: str | int | Sequence[Bytes], dtype: str, cost: CostModel
 ) -> list[CollectivePrediction]:
     counts = counts_of(sizes, dtype, one.schedule)
-    timed = engine.run(one.schedule, np.array(counts), site.paths, cost, engine="estimate", itemsize=ITEM_SIZES[dtype])
+    timed = estimate(
+        one.schedule, np.array(counts), site.paths, cost, itemsize=ITEM_SIZES[dtype], static_share=True, bracket=False
+    )
     return rows_of(one.schedule, site, counts, dtype, timed)
 
 
