@@ -242,7 +242,9 @@ def _notes(recipe: Recipe, ranks: int, *, assumed: bool) -> Iterator[str]:
         )
     if recipe.evaluation is not None and assumed:
         yield "a validation step is taken as a third of the training step of as many samples"
-    if recipe.converges == "unknown":
+    if recipe.converges == "unknown" and not recipe.max_batch:
+        yield f"{recipe.source}: whether a batch of {recipe.largest_batch} converges is unknown"
+    elif recipe.converges == "unknown":
         yield (
             f"a batch of {recipe.largest_batch} is beyond the {recipe.max_batch} that {recipe.source} trained with: "
             "whether it converges is unknown"

@@ -41,6 +41,18 @@ def clusters(folder: Folder = None) -> list[str]:
     return sorted(_found("clusters", folder))
 
 
+def file_text(kind: str, name: str, folder: Folder = None) -> str:
+    """Return a catalogue file as it stands, to copy and change; kind is devices, links, clusters or scenarios.
+
+    Raises
+    ------
+    InvalidInput : entries of that kind are no files, or there is none of that name.
+    """
+    if kind not in ("devices", "links", "clusters", "scenarios"):
+        raise InvalidInput(f"{kind} are not single files; those of devices, links, clusters and scenarios can be shown")
+    return _entry(kind, name, folder).read_text(encoding="utf-8")
+
+
 def load_device(name: str, folder: Folder = None) -> Device:
     """Read a device of the catalogue.
 
@@ -123,12 +135,16 @@ def _own(kind: str, folder: Folder) -> list[Traversable]:
 
 
 def _read(kind: str, name: str, folder: Folder) -> tuple[Mapping[str, Any], str]:
+    place = f"{kind}/{name}.toml"
+    return _parsed(_entry(kind, name, folder), place), place
+
+
+def _entry(kind: str, name: str, folder: Folder) -> Traversable:
     found = _found(kind, folder)
     if name not in found:
         word = kind.removesuffix("s")
         raise InvalidInput(f"unknown {word} {name!r}; choose one of {', '.join(sorted(found)) or 'none'}")
-    place = f"{kind}/{name}.toml"
-    return _parsed(found[name], place), place
+    return found[name]
 
 
 def _file(path: Path) -> Traversable:

@@ -17,6 +17,7 @@ def command(
     catalog: Annotated[
         str | None, typer.Option(help="Folder with devices/, links/, clusters/, models/ of your own.")
     ] = None,
+    file: Annotated[bool, typer.Option("--file", help="Print the file of NAME itself, to copy and change.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line, SI units.")] = False,
 ) -> None:
     """List what the catalogue holds; every number with its interval and its source."""
@@ -26,6 +27,9 @@ def command(
     from simnet.errors import InvalidInput
 
     kinds = {**KINDS, "scenarios": _scenarios}
+    if file:
+        print(_file(kind, name, catalog), end="")
+        return
     if kind not in kinds:
         raise InvalidInput(f"unknown kind {kind!r}; list one of {', '.join(kinds)}")
     rows = list(kinds[kind](catalog))
@@ -38,6 +42,15 @@ def command(
     for row in chosen:
         for line in lines(row):
             print(line)
+
+
+def _file(kind: str, name: str | None, folder: str | None) -> str:
+    from simnet.catalog.loader import file_text
+    from simnet.errors import InvalidInput
+
+    if name is None:
+        raise InvalidInput(f"--file needs a name; write simnet catalog {kind} NAME --file")
+    return file_text(kind, name, folder)
 
 
 def _scenarios(folder: str | None = None) -> Iterator[dict[str, Any]]:

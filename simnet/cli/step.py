@@ -109,7 +109,7 @@ def _print(model: StepModel, found: StepPrediction) -> None:
         print(f"  {name.replace('_', ' '):<20} {seconds * 1e3:9.3f} ms  {seconds / step.value:6.1%}")
     if found.slow_stage not in ("", "device"):
         print(f"  the devices wait for their data: {found.slow_stage} is the slowest stage of the input pipeline")
-    print("critical path")
+    print("critical path, of the slowest rank")
     for piece in critical_path(found):
         print(f"  {piece.name:<20} {format_duration(piece.time_s)}")
     for entry in bottleneck(model)[:1]:

@@ -166,6 +166,8 @@ def test_a_run_holds_every_batch_of_its_schedule_and_start_up():
 def test_without_a_recipe_a_run_is_ninety_epochs_and_its_convergence_unknown():
     recipe = recipe_of(SMALL)
     assert (recipe.epochs, recipe.phases[0].batch, recipe.converges) == (90, 512, "unknown")
+    note = "no recipe named: 90 epochs of ImageNet: whether a batch of 512 converges is unknown"
+    assert note in predict_run(SMALL).run.notes
 
 
 @pytest.mark.slow

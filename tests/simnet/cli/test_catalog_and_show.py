@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from simnet.cli.app import command_line
 from simnet.errors import InvalidInput
 
+ROOT = Path(__file__).parents[3]
+
 
 def run(*arguments: str) -> str:
     outcome = CliRunner().invoke(command_line("simnet.cli", summary="test"), list(arguments))
@@ -88,3 +90,22 @@ def test_a_picture_nobody_can_write_is_refused(tmp_path: Path) -> None:
         run("show", "m40", "--out", str(tmp_path / "picture.xyz"))
     with pytest.raises(InvalidInput, match="folder that exists"):
         run("show", "m40", "--out", str(tmp_path / "none" / "picture.png"))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("clusters", "dgx-a100"), ("devices", "k80"), ("scenarios", "sony-1088")])
+def test_a_file_is_printed_as_it_stands(kind: str, name: str) -> None:
+    text = run("catalog", kind, name, "--file")
+    assert text == (ROOT / "simnet" / "catalog" / kind / f"{name}.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clusters"], "needs a name"),
+        (["clusters", "none"], "unknown cluster 'none'; choose one of abci"),
+        (["algorithms", "ring"], "not single files"),
+    ],
+)
+def test_a_file_that_is_not_there_is_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        run("catalog", *arguments, "--file")
