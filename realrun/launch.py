@@ -22,6 +22,8 @@ from simnet.units import Seconds
 
 DEFAULT_PORT = 29500
 Task: TypeAlias = Callable[..., Iterator[Any]] | str
+_MOST_LOCAL_RANKS = 256
+_LONGEST_TIMEOUT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +168,13 @@ def stream(
 
     Raises
     ------
-    InvalidInput : no launcher and no `ranks`, or another number than the launcher started.
+    InvalidInput : no launcher and no `ranks`, another number than the launcher started, more ranks than one
+        machine can hold, an unknown backend, or a time limit of 0 s.
     """
+    if backend not in (None, "gloo", "nccl"):
+        raise InvalidInput(f"backend must be gloo or nccl, got {backend!r}")
+    if not 0 < timeout <= _LONGEST_TIMEOUT:
+        raise InvalidInput(f"timeout must be above 0 s and at most {_LONGEST_TIMEOUT:g} s, got {timeout:g} s")
     launch = detect()
     if launch is None:
         yield from _stream_local(function, args, ranks, backend, timeout)
@@ -188,6 +195,10 @@ def _stream_local(
 
     if ranks is None:
         raise InvalidInput("--ranks is needed: no launcher (torchrun, srun, mpirun) started this process")
+    if ranks > _MOST_LOCAL_RANKS:
+        raise InvalidInput(
+            f"one machine takes at most {_MOST_LOCAL_RANKS} ranks, each a process, got {ranks}; use torchrun on several"
+        )
     with RankPool(ranks, backend=backend or "gloo", timeout=timeout) as pool:
         yield from pool.stream(function, *args)
 

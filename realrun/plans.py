@@ -74,6 +74,8 @@ class ProbePlan:
                 f"iterations must be 1 or more, warmup and pairs 0 or more, got {self.iterations}, {self.warmup} "
                 f"and {self.pairs}"
             )
+        if self.batch < 1:
+            raise InvalidInput(f"batch must be 1 or more images, got {self.batch}")
 
 
 @dataclass(frozen=True, slots=True)

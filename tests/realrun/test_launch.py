@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from realrun.cli.main import main
-from realrun.launch import Launch, detect, first_node
+from realrun.launch import Launch, detect, first_node, stream
+from realrun.plans import ProbePlan
 from simnet.errors import InvalidInput
 
 TORCHRUN = {
@@ -161,3 +163,22 @@ def test_a_run_that_is_killed_keeps_what_it_measured(tmp_path: Path):
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert rows[0]["size_bytes"] == 4
     assert len(rows[0]["samples_s"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"ranks": 2, "backend": "foo"}, "backend must be gloo or nccl, got 'foo'"),
+        ({"ranks": 2, "timeout": 0.0}, "timeout must be above 0 s"),
+        ({"ranks": 2, "timeout": -5.0}, "timeout must be above 0 s"),
+        ({"ranks": 100_000}, "one machine takes at most 256 ranks"),
+    ],
+)
+def test_what_no_machine_can_start_is_refused_before_a_rank_starts(asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        next(stream("realrun.benchmark:sweep", **asked))
+
+
+def test_a_probe_of_no_images_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="batch must be 1 or more images, got 0"):
+        ProbePlan((4,), batch=0)
