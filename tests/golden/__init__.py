@@ -1,0 +1,1 @@
+"""Golden predictions; `python -m tests.golden` writes them anew."""
