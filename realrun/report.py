@@ -92,8 +92,9 @@ def measurement(row: Mapping[str, Any]) -> Measurement:
 
 def _heading(row: Mapping[str, Any]) -> Iterator[str]:
     env = row["environment"]
+    hosts = len(env["hosts"])
     yield (
-        f"# {env['launcher']}: {row['ranks']} ranks on {len(env['hosts'])} hosts, {env['cores']} cores here, "
+        f"# {env['launcher']}: {row['ranks']} ranks on {hosts} host{'s' * (hosts != 1)}, {env['cores']} cores here, "
         f"backend {env['backend']}, device {env['device']}, torch {env['versions'].get('torch', 'unknown')}"
     )
     if env["ranks_exceed_cores"]:

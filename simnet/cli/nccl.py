@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from simnet.costs.nccl_tuning import Choice
+    from simnet.results import CollectivePrediction
 
 
 def command(
@@ -21,6 +25,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="One JSON object per size.")] = False,
 ) -> None:
     """Print algorithm, protocol and time of an all-reduce as NCCL's published tuning model has them."""
+    from dataclasses import asdict
+
     from simnet.cli.app import print_json
     from simnet.costs.nccl_tuning import Hardware, Machine, choose
     from simnet.errors import InvalidInput
@@ -32,10 +38,23 @@ def command(
         ranks, nodes, channels, parse(intra, Dimension.BANDWIDTH, name="--intra"),
         parse(inter, Dimension.BANDWIDTH, name="--inter"), Hardware(hardware), hardware == "NVLINK", ampere, release,
     )  # fmt: skip
-    for size in parse_sizes(sizes):
-        choice = choose(machine, size)
-        if json:
-            row = {"size_bytes": size, "algorithm": str(choice.algorithm), "protocol": str(choice.protocol)}
-            print_json([row | {"time_s": choice.time}])
-        else:
-            print(f"{size:>12d}  {choice.algorithm:<5} {choice.protocol:<7} {format_si(choice.time, 's')}")
+    choices = [(size, choose(machine, size)) for size in parse_sizes(sizes)]
+    if json:
+        print_json(asdict(_row(ranks, size, one)) | {"protocol": str(one.protocol)} for size, one in choices)
+        return
+    print("    size (B)  algorithm  protocol  time")
+    for size, one in choices:
+        print(f"{size:>12d}  {one.algorithm:<9}  {one.protocol:<8}  {format_si(one.time, 's')}")
+
+
+def _row(ranks: int, size: int, choice: Choice) -> CollectivePrediction:
+    from simnet.collective import Kind
+    from simnet.metrics import algbw, busbw
+    from simnet.results import CollectivePrediction
+
+    return CollectivePrediction(
+        collective="all_reduce", algorithm=str(choice.algorithm), cluster="", ranks=ranks, size_bytes=size,
+        count=size // 4, dtype="float", time_s=choice.time, algbw_bytes_per_s=algbw(size, choice.time),
+        busbw_bytes_per_s=busbw(Kind.ALL_REDUCE, ranks, size, choice.time), engine="nccl tuning model", exact=False,
+        profile="", reason="a closed form of the whole all-reduce",
+    )  # fmt: skip

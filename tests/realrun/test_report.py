@@ -26,7 +26,7 @@ def row(size: int, **more) -> dict:
 def test_the_table_shows_spread_and_names_the_straggler(capsys):
     assert print_rows([row(4096), row(8192)], {}) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("# local ranks: 4 ranks on 1 hosts, 2 cores here, backend gloo")
+    assert lines[0].startswith("# local ranks: 4 ranks on 1 host, 2 cores here, backend gloo")
     assert "4 ranks share 2 cores" in lines[1]
     figures = next(line for line in lines if line.split()[0] == "4096").split()
     assert figures[5] == "2000.00"

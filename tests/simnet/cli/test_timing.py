@@ -101,3 +101,13 @@ def test_trace_writes_a_file_that_json_reads(tmp_path: Path) -> None:
 def test_wrong_requests_are_refused_in_one_sentence(arguments: tuple[str, ...], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         run("allreduce", *arguments)
+
+
+def test_the_tuning_model_of_nccl_is_comparable_with_a_log(tmp_path: Path) -> None:
+    out = tmp_path / "predicted.jsonl"
+    out.write_text(run("nccl", "--ranks", "8", "--sizes", "1K:1M:4", "--json"))
+    shown = run("compare", str(out), "tests/data/logs/new_8_ranks.log")
+    assert "on 6 rows nothing was fitted to" in shown
+    assert run("nccl", "--ranks", "8", "--sizes", "1M").splitlines()[0].split() == [
+        "size", "(B)", "algorithm", "protocol", "time",
+    ]  # fmt: skip
