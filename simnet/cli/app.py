@@ -47,6 +47,8 @@ def run(app: Callable[[], Any]) -> NoReturn:
         app()
     except SimnetError as error:
         _leave(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except MemoryError as error:
         _leave(f"out of memory ({error}); ask for fewer ranks, sizes or draws", 3)
     except SystemExit as leaving:

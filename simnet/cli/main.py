@@ -7,4 +7,8 @@ from simnet.cli.app import command_line, run
 
 def main() -> None:
     """Run `simnet`."""
-    run(command_line("simnet.cli", summary="Predict collectives, training steps and runs on a described cluster."))
+    run(_app)
+
+
+def _app() -> None:
+    command_line("simnet.cli", summary="Predict collectives, training steps and runs on a described cluster.")()

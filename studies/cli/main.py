@@ -7,4 +7,8 @@ from simnet.cli.app import command_line, run
 
 def main() -> None:
     """Run `studies`."""
-    run(command_line("studies.cli", summary="Reproductions and what-if studies, each with claims that can fail."))
+    run(_app)
+
+
+def _app() -> None:
+    command_line("studies.cli", summary="Reproductions and what-if studies, each with claims that can fail.")()

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from simnet.cli.app import command_line, run
+from simnet.cli.main import main
 from simnet.errors import InvalidInput
 
 UNIFORM = ("--bandwidth", "1 GB/s", "--latency", "1 us")
@@ -134,3 +135,13 @@ def test_what_stops_a_command_becomes_an_exit_code(
         run(app)
     assert (left.value.code or 0) == code
     assert errors.getvalue().startswith(told)
+
+
+def test_an_interrupt_while_commands_are_loaded_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simnet.cli.main.command_line", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
