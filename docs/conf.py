@@ -8,5 +8,6 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "simnet-testbed"
+html_show_copyright = False
 exclude_patterns = ["_build"]
 nitpicky = False

@@ -262,7 +262,7 @@ def _table(kind: type[Any], values: Any, where: str) -> Any:
     if "cost_options" in given:
         given["cost_options"] = {key: _cost(key, value, where) for key, value in given["cost_options"].items()}
     if "options" in given:
-        given["options"] = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
+        given["options"] = _frozen(given["options"])
     if "grid" in given:
         given["grid"] = tuple(given["grid"])
     try:
@@ -337,8 +337,16 @@ def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
             raise InvalidInput(
                 f"a scenario has no field {name!r}; write job.devices, exchange.algorithm, bandwidth.inter"
             )
-        scenario = replace(scenario, **{table: _with_key(part, key, value) if key else value})
+        given = _frozen(value)
+        scenario = replace(scenario, **{table: _with_key(part, key, given) if key else given})
     return scenario
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, also inside a table, as schedules are cached by their options."""
+    if isinstance(value, Mapping):
+        return {key: _frozen(one) for key, one in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _with_key(part: Any, key: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from simnet.errors import InvalidInput
-from simnet.scenario import BatchNorm, Input, Job, Scenario, load_scenario, parse_scenario, scenarios
+from simnet.scenario import BatchNorm, Input, Job, Scenario, changed, load_scenario, parse_scenario, scenarios
 
 JOB = {"cluster": "abci", "devices": 16, "model": "resnet50", "per_device_batch": 32}
 
@@ -123,3 +123,9 @@ def test_scenarios_are_listed_with_what_they_assume(capsys):
 def test_a_value_of_the_wrong_type_is_refused_by_name(changes, text):
     with pytest.raises(InvalidInput, match=text):
         parse_scenario({"name": "x", "job": JOB, **changes}, where="x")
+
+
+def test_lists_of_options_are_as_good_as_tuples():
+    given = changed(load_scenario("sony-1088"), {"exchange.options": {"grid": [16, 68]}})
+    assert given.exchange.options == {"grid": (16, 68)}
+    hash(tuple(given.exchange.options.items()))
