@@ -17,6 +17,7 @@ from simnet.cli.app import command_line
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = ("simnet", "realrun", "studies")
+RUN = "from simnet.cli.main import main; main()"
 NEEDS_MORE = re.compile(r"realrun (lab|calibrate)|srun|torchrun|mpirun|closed-loop|--out /|cluster-job")
 
 
@@ -50,6 +51,25 @@ def test_every_command_of_a_page_runs_in_order(page: Path, tmp_path: Path) -> No
         ran += 1
     if not ran:
         pytest.skip("all commands of this page need a cluster or root")
+
+
+def parts(block: str) -> list[list[str]]:
+    """Commands of a console block, each with the lines of the answer that the page shows."""
+    found = re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.M)
+    return [part.rstrip().splitlines() for part in found if part.strip()]
+
+
+def blocks_with_answers() -> list[str]:
+    return [b for page in PAGES for b in console_blocks(page) if any(len(part) > 1 for part in parts(b))]
+
+
+@pytest.mark.parametrize("block", blocks_with_answers(), ids=lambda block: block.splitlines()[0][2:])
+def test_an_answer_that_a_page_shows_is_what_is_printed(block: str, tmp_path: Path) -> None:
+    for command, *shown in parts(block):
+        words = [sys.executable, "-c", RUN, *shlex.split(command)[1:]]
+        printed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        lines = ["...", *(line.rstrip() for line in printed.splitlines())]
+        assert [line for line in shown if line.strip() not in lines and line.rstrip() not in lines] == [], printed
 
 
 def unknown_options(command: str) -> list[str]:
