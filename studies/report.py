@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,10 +72,16 @@ def _render(kind: str, study: Study, result: Result, pictures: Sequence[_Drawn])
     environment.filters["cell"] = format_cell
     environment.filters["columns"] = columns
     environment.filters["heading"] = heading
+    environment.filters["words"] = _words
     environment.tests["numeric_in"] = lambda column, table: is_numeric(table, column)
     tables = list(result.tables) or [Table("Rows", result.rows)]
     template = environment.get_template(f"study.{kind}.j2")
     return template.render(study=study, result=result, tables=tables, pictures=pictures)
+
+
+def _words(text: str) -> str:
+    """Sentences as HTML: escaped, names between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def columns(table: Table) -> list[str]:

@@ -191,7 +191,7 @@ def run(*, quick: bool = False) -> Result:
     assumed = [
         f"{row.scenario}: {text}" for row in (*EFFICIENCIES, *RUNS) for text in load_scenario(row.scenario).assumed
     ]
-    return Result(found, claims(found), _tables(found), pictures, assumed)
+    return Result(found, claims(found), _tables(found), pictures, list(dict.fromkeys(assumed)))
 
 
 def claims(found: Sequence[dict[str, Any]]) -> list[Claim]:

@@ -12,6 +12,8 @@ def print_result(result: Result) -> None:
     """Print the rows as a table, long texts left to the report, then the notes and the claims."""
     for table in result.tables or [Table("", result.rows)]:
         print(table_text(table))
+        if table.note:
+            print(f"{table.note}\n")
     for note in result.notes:
         print(note)
     for claim in result.claims:

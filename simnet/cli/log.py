@@ -51,6 +51,13 @@ def _too_good(path: Path, node_bandwidth: str | None) -> Iterator[str]:
         yield f"# too good: {row.size_bytes} bytes at {busbw:.2f} GB/s busbw, {most / GB:.2f} GB/s is the limit"
 
 
+def _fact(value: object) -> str:
+    """A fact in words; a table as "key value" after "key value"."""
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{str(key).replace('_', ' ')} {one}" for key, one in value.items() if key != "run")
+
+
 def _record(item: Item, path: Path) -> dict[str, object]:
     from dataclasses import asdict
 
@@ -73,7 +80,7 @@ def _lines(items: Iterator[Item]) -> Iterator[str]:
                 case Note():
                     comments.append(f"# note: {item.text}")
                 case Fact():
-                    comments.append(f"# {item.name}: {item.value}")
+                    comments.append(f"# {item.name}: {_fact(item.value)}")
                 case Skipped():
                     skipped += 1
                     if skipped <= 10:

@@ -11,7 +11,7 @@ from simnet.cli.app import command_line
 from simnet.errors import ClaimFailed, InvalidInput
 from studies import facts, registry, report
 from studies.study import Claim, Picture, Result, Table
-from studies.terminal import table_text
+from studies.terminal import print_result, table_text
 
 ROWS = [{"id": "a", "predicted": 1.5, "inside": True}, {"id": "b|c", "predicted": 123456.0, "reason": "<none>"}]
 
@@ -102,3 +102,12 @@ def test_markdown_and_html_align_numbers(monkeypatch, tmp_path):
     report.write(study, result, tmp_path)
     assert "---:|" in (tmp_path / f"{study.name}.md").read_text()
     assert '<th class="number">predicted</th>' in (tmp_path / f"{study.name}.html").read_text()
+
+
+def test_names_in_a_report_are_code_and_a_table_keeps_its_note(monkeypatch, tmp_path, capsys):
+    study, _ = a_study(monkeypatch, holds=True)
+    result = Result(ROWS, [], [Table("Rows", ROWS, "2 rows of `a < b`")])
+    report.write(study, result, tmp_path)
+    assert "2 rows of <code>a &lt; b</code>" in (tmp_path / "probe.html").read_text()
+    print_result(result)
+    assert "2 rows of `a < b`" in capsys.readouterr().out

@@ -111,3 +111,7 @@ def test_the_tuning_model_of_nccl_is_comparable_with_a_log(tmp_path: Path) -> No
     assert run("nccl", "--ranks", "8", "--sizes", "1M").splitlines()[0].split() == [
         "size", "(B)", "algorithm", "protocol", "time",
     ]  # fmt: skip
+
+
+def test_facts_of_a_log_are_words() -> None:
+    assert "# run 1: rows 23, out of bounds 0, device Example A" in run("log", "tests/data/logs/new_8_ranks.log")
