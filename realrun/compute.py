@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from realrun.plans import PRECISIONS
 from simnet.errors import InvalidInput
 from simnet.units import Flop, Seconds
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 Work = Callable[[], object]
 
 

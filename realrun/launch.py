@@ -121,7 +121,8 @@ def choose_backend(backend: str | None, local_world_size: int) -> str:
         return "nccl" if devices >= local_world_size and dist.is_nccl_available() else "gloo"
     if backend == "nccl" and devices < local_world_size:
         raise InvalidInput(
-            f"backend nccl needs a CUDA device per rank: {local_world_size} ranks, {devices} devices here; use gloo"
+            f"backend nccl needs a CUDA device per rank: {local_world_size} ranks, {devices} devices here; "
+            "use --backend gloo"
         )
     if not dist.is_backend_available(backend):
         raise InvalidInput(f"this torch was built without the backend {backend!r}; use gloo")
@@ -169,7 +170,7 @@ def stream(
     Raises
     ------
     InvalidInput : no launcher and no `ranks`, another number than the launcher started, more ranks than one
-        machine can hold, an unknown backend, or a time limit of 0 s.
+        machine can hold, an unknown backend, nccl without a device per rank, or a time limit of 0 s.
     """
     if backend not in (None, "gloo", "nccl"):
         raise InvalidInput(f"backend must be gloo or nccl, got {backend!r}")
@@ -199,6 +200,8 @@ def _stream_local(
         raise InvalidInput(
             f"one machine takes at most {_MOST_LOCAL_RANKS} ranks, each a process, got {ranks}; use torchrun on several"
         )
+    if backend == "nccl":
+        choose_backend(backend, ranks)
     with RankPool(ranks, backend=backend or "gloo", timeout=timeout) as pool:
         yield from pool.stream(function, *args)
 

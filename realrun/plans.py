@@ -11,6 +11,9 @@ from simnet.units import Bytes, Seconds
 
 DTYPE_NAMES = ("float", "double", "half", "bfloat16", "int8", "uint8", "int32", "int64")
 NATIVE = "native"
+# Networks of `realrun.models` that take images of 224 pixels, as layers are timed with; and the precisions of layers.
+LAYER_MODELS = ("resnet50", "alexnet")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,10 @@ class ProbePlan:
             )
         if self.batch < 1:
             raise InvalidInput(f"batch must be 1 or more images, got {self.batch}")
+        if self.model and self.model not in LAYER_MODELS:
+            raise InvalidInput(f"layers are timed of {' or '.join(LAYER_MODELS)}, got model {self.model!r}")
+        if self.precision not in PRECISIONS:
+            raise InvalidInput(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class Campaign:
     Attributes
     ----------
     budget : s from the first record on; nothing is begun after it
-    algorithms : names and options; one that does not admit the ranks is left out, and the file says so
+    algorithms : names of all-reduces and options; one that does not admit the ranks is left out, and the file says so
     pairs : pairs of ranks to probe, 0 for all
     """
 
@@ -101,3 +108,14 @@ class Campaign:
     def __post_init__(self) -> None:
         if not self.budget > 0:
             raise InvalidInput(f"the budget must be above 0 s, got {self.budget:g} s")
+        for name, _ in self.algorithms:
+            _require_all_reduce(name)
+
+
+def _require_all_reduce(name: str) -> None:
+    from simnet.algorithms.registry import algorithms
+    from simnet.collective import Kind
+
+    known = (*algorithms(Kind.ALL_REDUCE), NATIVE)
+    if name not in known:
+        raise InvalidInput(f"no all-reduce is called {name!r}; choose from {', '.join(known)}")

@@ -22,14 +22,14 @@ import torch
 import torch.distributed as dist
 
 from realrun.benchmark import choose_device
-from realrun.compute import PRECISIONS, convolution, dtype_of, layer_times, matmul, timed
+from realrun.compute import convolution, dtype_of, layer_times, matmul, timed
 from realrun.environment import run_environment
 from realrun.executor import Executor
 from realrun.groups import channels_of
 from realrun.launch import detect
 from realrun.measure import measure
 from realrun.models import build
-from realrun.plans import ProbePlan
+from realrun.plans import PRECISIONS, ProbePlan
 from simnet.collective import Collective, Kind
 from simnet.errors import InvalidInput
 from simnet.schedule import Item, Schedule, Step
@@ -47,12 +47,14 @@ def probe(plan: ProbePlan) -> Iterator[dict[str, Any]]:
 
     Raises
     ------
-    InvalidInput : fewer than two ranks.
+    InvalidInput : fewer than two ranks, or a precision the device does not have.
     """
     world_size = dist.get_world_size()
     if world_size < 2:
         raise InvalidInput(f"a probe needs 2 ranks or more, got {world_size}; use --ranks 2")
     site = Site.here(plan.timeout)
+    if plan.model:
+        dtype_of(plan.precision, site.device)
     for pairs in _rounds(world_size, plan, across=len(site.environment["hosts"]) > 1):
         for size in plan.sizes:
             yield from _message_records(plan, site, pairs, size)

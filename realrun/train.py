@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -245,16 +244,29 @@ def train(job: Job, *, data: Dataset | None = None) -> Iterator[dict[str, Any]]:
 
 
 def _resume(trainer: Trainer, path: Path) -> None:
+    state = _read(trainer, path)
+    try:
+        trainer.resume(state)
+    except InvalidInput:
+        raise
+    except (RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidInput(
+            f"{path} is no checkpoint of this job: it holds another network or optimizer; "
+            "give the options it was trained with, or another file"
+        ) from error
+
+
+def _read(trainer: Trainer, path: Path) -> Mapping[str, Any]:
+    wrong = f"{path} is no checkpoint of this job: realrun train did not write it; name another file"
     try:
         state = torch.load(path, map_location=trainer.device, weights_only=True)
-        trainer.resume(state)
-    except (RuntimeError, KeyError, ValueError, EOFError, UnpicklingError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InvalidInput(
-            f"{path} is no checkpoint of this job: {reason}; give the options it was trained with, or another file"
-        ) from error
+    except OSError:
+        raise
+    except Exception as error:  # bytes that are no pickle can make the reader raise anything
+        raise InvalidInput(wrong) from error
+    if not isinstance(state, Mapping) or trainer.state().keys() - state.keys():
+        raise InvalidInput(wrong)
+    return state
 
 
 def epoch_rows(trainer: Trainer) -> Iterator[dict[str, Any]]:

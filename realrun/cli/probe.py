@@ -19,7 +19,7 @@ def command(
     iterations: Annotated[int, typer.Option(help="Samples per record.")] = 20,
     warmup: Annotated[int, typer.Option(help="Runs before the samples.")] = 3,
     compute: Annotated[bool, typer.Option("--compute", help="Also matrix products and convolutions.")] = False,
-    model: Annotated[str, typer.Option(help="Also layer times of resnet50, alexnet, ...")] = "",
+    model: Annotated[str, typer.Option(help="Also layer times of resnet50 or alexnet.")] = "",
     batch: Annotated[int, typer.Option(help="Images per batch for --model.")] = 8,
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16 for --model.")] = "fp32",
     backend: Annotated[str | None, typer.Option(help="gloo or nccl; default: nccl with a device per rank.")] = None,

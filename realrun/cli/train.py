@@ -91,11 +91,13 @@ def _numbers(text: str) -> list[float]:
 
 def _rows(job: Any, ranks: int | None, backend: str | None, timeout: float) -> Any:
     """One rank in this process where nobody asks for more."""
-    from realrun.launch import detect, stream
+    from realrun.launch import choose_backend, detect, stream
     from realrun.ranks import preload
     from realrun.train import train
 
     if detect() is None and ranks in (None, 1):
+        if backend is not None:
+            choose_backend(backend, 1)
         return train(job)
     preload("torch._dynamo", "realrun.train")
     return stream(train, job, ranks=ranks, backend=backend, timeout=timeout)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from realrun.cli.main import main
-from realrun.launch import Launch, detect, first_node, stream
+from realrun.launch import Launch, detect, first_node, join, stream
 from realrun.plans import ProbePlan
 from simnet.errors import InvalidInput
 
@@ -118,6 +118,11 @@ def test_ranks_of_a_launcher_measure_together_and_rank_0_prints(tmp_path):
         (["allreduce", "--ranks", "2", "--dtype", "quarter"], "dtype must be one of"),
         (["allreduce", "--ranks", "2", "--predicted", "/nowhere"], "/nowhere holds no JSON lines"),
         (["allreduce", "--ranks", "2", "--timeout", "60"], "timeout needs a unit"),
+        (
+            ["probe", "--ranks", "2", "--model", "nosuch"],
+            "layers are timed of resnet50 or alexnet, got model 'nosuch'",
+        ),
+        (["probe", "--ranks", "2", "--precision", "fp7"], "precision must be one of fp32, tf32, bf16, fp16, got 'fp7'"),
         (["probe", "--ranks", "1"], "a probe needs 2 ranks or more, got 1"),
     ],
 )
@@ -177,6 +182,46 @@ def test_a_run_that_is_killed_keeps_what_it_measured(tmp_path: Path):
 def test_what_no_machine_can_start_is_refused_before_a_rank_starts(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         next(stream("realrun.benchmark:sweep", **asked))
+
+
+@pytest.mark.parametrize(
+    ("refused", "arguments"),
+    [
+        ("got model 'small-resnet'", ["probe", "--ranks", "2", "--model", "small-resnet"]),
+        ("precision must be one of", ["probe", "--ranks", "2", "--precision", "fp7"]),
+        ("backend nccl needs a CUDA device per rank", ["probe", "--ranks", "2", "--backend", "nccl"]),
+        ("backend nccl needs a CUDA device per rank", ["allreduce", "--ranks", "2", "--backend", "nccl"]),
+        ("backend nccl needs a CUDA device per rank", ["train", "--backend", "nccl"]),
+        ("no all-reduce is called 'rign'", ["calibrate", "--ranks", "2", "--algorithms", "ring,rign"]),
+        ("no all-reduce is called 'ring_all_gather'", ["calibrate", "--ranks", "2", "--algorithms", "ring_all_gather"]),
+    ],
+)
+def test_no_rank_starts_for_a_request_that_cannot_be_met(
+    refused: str,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    def started(*_: Any, **__: Any) -> None:
+        pytest.fail("ranks were started")
+
+    monkeypatch.setattr("realrun.ranks.RankPool", started)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    out = tmp_path / "rows.jsonl"
+    monkeypatch.setattr(sys, "argv", ["realrun", *arguments, *(() if arguments[0] == "train" else ("--out", str(out)))])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output, error = capsys.readouterr()
+    assert (ended.value.code, output, error.count("\n")) == (2, "", 1)
+    assert refused in error
+    assert not out.exists()
+
+
+def test_nccl_is_refused_to_a_launched_rank_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(InvalidInput, match="0 devices here; use --backend gloo"):
+        join(Launch("torchrun", 0, 2, 0, 2, "127.0.0.1", 29500), backend="nccl")
 
 
 def test_a_probe_of_no_images_is_refused() -> None:

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from realrun.compute import convolution, dtype_of, layer_times, matmul, timed
-from realrun.plans import ProbePlan
+from realrun.models import MODELS
+from realrun.plans import LAYER_MODELS, ProbePlan
 from realrun.probe import _rounds, probe, traffic
 from simnet.errors import InvalidInput
 from simnet.schedule import validate
@@ -86,3 +87,15 @@ def test_a_precision_the_device_does_not_have_is_refused():
         dtype_of("tf32", torch.device("cpu"))
     with pytest.raises(InvalidInput, match="precision must be one of"):
         dtype_of("fp64", torch.device("cpu"))
+
+
+def test_layers_are_timed_of_the_networks_that_take_such_images():
+    assert [name for name, (_, small, large) in MODELS.items() if small <= 224 <= large] == list(LAYER_MODELS)
+
+
+def test_a_precision_that_the_device_does_not_have_is_refused_before_anything_is_measured(rank_pool):
+    plan = ProbePlan((4,), iterations=1, warmup=0, model="alexnet", precision="tf32")
+    if torch.cuda.is_available():
+        pytest.skip("a CUDA device has tf32")
+    with pytest.raises(InvalidInput, match="tf32 exists on CUDA devices only"):
+        next(rank_pool(2).stream(probe, plan))

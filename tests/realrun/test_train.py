@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from realrun.batch_control import BatchControl, BatchPhase, parse, uneven_totals
 from realrun.batch_norm import GroupBatchNorm, join_groups, tiles
@@ -241,14 +242,36 @@ def test_a_killed_run_keeps_the_last_checkpoint_of_its_steps(tmp_path: Path) -> 
     assert all(torch.equal(value, whole["model"][name]) for name, value in _trained(job)["model"].items())
 
 
-@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
-def test_what_is_no_checkpoint_of_this_job_is_refused(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no checkpoint",
+        b"r" + bytes(range(1, 200)),
+        nn.Linear(1, 1),
+        [1, 2],
+        torch.zeros(3),
+        {"model": {}, "step": 0},
+    ],
+    ids=["empty", "text", "bytes", "whole network", "list", "tensor", "parts"],
+)
+def test_a_file_that_this_did_not_write_is_refused_in_one_sentence(tmp_path: Path, content: object) -> None:
     file = tmp_path / "run"
-    if content is None:
-        torch.save({"model": {}, "step": 0}, file)
-    else:
+    if isinstance(content, bytes):
         file.write_bytes(content)
-    with pytest.raises(InvalidInput, match="no checkpoint of this job"):
+    else:
+        torch.save(content, file)
+    with pytest.raises(InvalidInput) as refused:
+        next(train(_job(checkpoint=str(file)), data=_data()))
+    assert str(refused.value) == (
+        f"{file} is no checkpoint of this job: realrun train did not write it; name another file"
+    )
+
+
+def test_a_checkpoint_of_another_network_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    torch.save(Trainer(_job(), data=_data()).state() | {"model": {}}, file)
+    with pytest.raises(InvalidInput, match="holds another network or optimizer; give the options it was trained with"):
         next(train(_job(checkpoint=str(file)), data=_data()))
 
 
