@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,5 +77,7 @@ def _text(found: Explanation, top: int) -> Iterator[str]:
 
 
 def _chain(found: Explanation, top: int) -> str:
-    hops = [f"{hop.src}->{hop.dst}" for hop in found.hops]
+    runs = groupby((hop.src, hop.dst) for hop in found.hops)
+    counted = ((src, dst, sum(1 for _ in run)) for (src, dst), run in runs)
+    hops = [f"{src}->{dst}" + (f" {times} times" if times > 1 else "") for src, dst, times in counted]
     return ", ".join(hops if len(hops) <= 2 * top else [*hops[:top], "...", *hops[-top:]])

@@ -30,4 +30,5 @@ def command(
         present = zip(table.to_dict("records"), table.notna().to_dict("records"), strict=True)
         print_json({name: value for name, value in row.items() if there[name]} for row, there in present)
         return
-    print(f"{len(table) - refused} rows, {refused} points refused (see column refused): {out}")
+    left_out = f", {refused} points refused (see column refused)" if refused else ""
+    print(f"{len(table) - refused} rows{left_out}: {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,20 @@ def test_the_tuning_model_of_nccl_is_comparable_with_a_log(tmp_path: Path) -> No
 
 def test_facts_of_a_log_are_words() -> None:
     assert "# run 1: rows 23, out of bounds 0, device Example A" in run("log", "tests/data/logs/new_8_ranks.log")
+
+
+def test_a_chain_says_once_which_ranks_follow_each_other_again_and_again() -> None:
+    (chain,) = (
+        line
+        for line in run("explain", "--ranks", "64", "--cluster", "abci", "--algorithm", "torus2d").splitlines()
+        if line.startswith("critical path")
+    )
+    hops = [hop.split(" ")[0] for hop in chain.split("; ranks ")[1].split(", ")]
+    assert " times" in chain
+    assert all(first != second for first, second in itertools.pairwise(hops))
+
+
+def test_a_sweep_names_refused_points_only_where_there_are_some(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text('cluster = "abci"\nranks = [4, 8]\nalgorithm = "ring"\nsizes = 1024\n')
+    assert run("sweep", str(grid), "--out", str(tmp_path / "a.csv")).startswith("2 rows: ")
