@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ _LINKS = ("#4878a8", "#c45a5a", "#76b041", "#8a63a8", "#b9a04a", "#55606e")
 
 MOST_NODES = 64
 MOST_PLACES = 256
+MOST_LABELS = 20
 
 
 def draw(cluster: Cluster, path: Path) -> None:
@@ -86,8 +88,9 @@ def _network(axes: matplotlib.axes.Axes, cluster: Cluster) -> None:
 def _shown(cluster: Cluster) -> int:
     if cluster.network.topology == "torus":
         return min(cluster.num_nodes, MOST_PLACES)
-    per_leaf = cluster.network.options.get("nodes_per_leaf", MOST_NODES)
-    wanted = 2 * per_leaf if isinstance(per_leaf, int) else MOST_NODES
+    options = cluster.network.options
+    group = options.get("nodes_per_leaf", options.get("nodes_per_group", MOST_NODES))
+    wanted = 2 * group if isinstance(group, int) else MOST_NODES
     return min(cluster.num_nodes, wanted if wanted <= 2 * MOST_NODES else MOST_NODES)
 
 
@@ -145,10 +148,11 @@ def _graph(
             colour = colours[link.kind, link.bandwidth]
             line(axes, places[link.src], places[link.dst], colour, link.bandwidth / widest)
     small = len(vertices) > 40
+    crowded = {height for height, number in Counter(y for _, y in places.values()).items() if number > MOST_LABELS}
     for vertex in vertices:
         x, y = places[vertex]
         axes.plot(x, y, "o", markersize=5 if small else 15, color=_COLOURS.get(_kind(vertex), "#55606e"), zorder=3)
-        if not small or not vertex.startswith("n"):
+        if not small or not (vertex.startswith("n") or y in crowded):
             axes.annotate(vertex, (x, y), (0, 9), textcoords="offset points", ha="center", fontsize=7, zorder=4)
     handles = [axes.plot([], [], color=colours[one], label=f"{one[0]}  {format_si(one[1], 'B/s')}")[0] for one in types]
     if handles:
@@ -156,7 +160,7 @@ def _graph(
             handles=handles, loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=8, frameon=False
         )
     axes.axis("off")
-    axes.margins(0.08)
+    axes.margins(0.08, 0.08 if small else 0.2)  # arcs between devices rise above the topmost row
 
 
 def _line(axes: Any, a: Place, b: Place, colour: str, share: float) -> None:

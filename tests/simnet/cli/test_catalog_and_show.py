@@ -109,3 +109,17 @@ def test_a_file_is_printed_as_it_stands(kind: str, name: str) -> None:
 def test_a_file_that_is_not_there_is_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         run("catalog", *arguments, "--file")
+
+
+def test_a_picture_shows_two_groups_of_rails_and_labels_no_crowded_row() -> None:
+    from matplotlib.figure import Figure
+
+    from simnet.catalog import load_cluster
+    from simnet.catalog.picture import _network
+
+    axes = Figure().subplots()
+    _network(axes, load_cluster("dgx-a100"))
+    assert "first 40 of 140 nodes" in axes.get_title()
+    labels = [text.get_text() for text in axes.texts if text.get_text()]
+    assert "spine0" in labels
+    assert len(labels) <= 21
