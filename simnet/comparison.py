@@ -230,8 +230,10 @@ def slow_nodes(pairs: Mapping[tuple[str, str], BytesPerSecond], *, threshold: fl
 
     Raises
     ------
-    InvalidInput : no pair at all.
+    InvalidInput : no pair at all, or a threshold that is not a part of the fastest, above 0 and up to 1.
     """
+    if not 0 < threshold <= 1:
+        raise InvalidInput(f"the threshold must be above 0 and at most 1, got {threshold:g}; write 0.8")
     if not pairs:
         raise InvalidInput("no pair of nodes was measured; give logs of two nodes each, or rows with src and dst")
     fastest = max(pairs, key=lambda pair: pairs[pair])

@@ -15,7 +15,7 @@ from typing import Any
 
 from simnet.errors import InvalidInput
 from simnet.hardware import Precision
-from simnet.units import Dimension, parse
+from simnet.units import Dimension, parse, parse_size
 
 Option = int | float | str | tuple[int, ...]
 
@@ -304,9 +304,12 @@ def _require_types(kind: type[Any], given: Mapping[str, Any], where: str) -> Non
 
 def _cost(key: str, value: Any, where: str) -> Any:
     """Options of a cost model: rates and times with their units, counts and names as they are."""
+    name = f"{key} in {where}"
     if key.endswith("bandwidth"):
-        return parse(str(value), Dimension.BANDWIDTH, name=f"{key} in {where}")
-    return parse(str(value), Dimension.TIME, name=f"{key} in {where}") if key == "overhead" else value
+        return parse(str(value), Dimension.BANDWIDTH, name=name)
+    if key.endswith("_bytes") and isinstance(value, str):
+        return parse_size(value, name=name)
+    return parse(str(value), Dimension.TIME, name=name) if key in ("overhead", "gap", "stall") else value
 
 
 def _quantity(key: str, value: Any, where: str) -> float:

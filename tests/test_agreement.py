@@ -10,7 +10,7 @@ import pytest
 
 from simnet.algorithms.registry import algorithms
 from simnet.costs.alpha_beta import AlphaBeta
-from simnet.costs.registry import build as build_cost
+from simnet.costs.registry import find as find_cost
 from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters.check import check
 from simnet.interpreters.estimate import estimate
@@ -120,7 +120,7 @@ def test_engines_agree_with_ranks_that_start_apart(name: str) -> None:
 @pytest.mark.parametrize("model", ["alpha_beta", "loggp", "nccl", "tcp", "infiniband", "gloo"])
 @pytest.mark.parametrize("name", ["ring", "halving_doubling", "direct", "parameter_server"])
 def test_engines_agree_under_every_cost_model(name: str, model: str) -> None:
-    cost = build_cost(model)
+    cost = find_cost(model).build()
     for world_size in (2, 5):
         for schedule in _schedules(name, world_size, most=1):
             for elements in (16, 100_000):

@@ -10,7 +10,7 @@ from simnet.units import format_si
 _UNITS = {
     "_flop_per_s": "FLOP/s", "_bytes_per_s": "B/s", "_bytes": "B", "_w": "W", "_usd": "USD", "latency_s": "s",
 }  # fmt: skip
-_TEXT = ("name", "summary", "source", "sources", "wires", "options", "assumed")
+_TEXT = ("name", "summary", "source", "sources", "wires", "options", "required", "assumed")
 
 
 def lines(row: dict[str, Any], *, sources: bool = True) -> Iterator[str]:
@@ -23,7 +23,8 @@ def lines(row: dict[str, Any], *, sources: bool = True) -> Iterator[str]:
     if plain:
         yield "    " + "   ".join(f"{key.replace('_', ' ')} {_number(value)}" for key, value in plain.items())
     if row.get("options"):
-        yield f"    options {', '.join(row['options'])}"
+        required = row.get("required")
+        yield f"    options {', '.join(row['options'])}" + (f"; required: {', '.join(required)}" if required else "")
     for place, wire in row.get("wires", {}).items():
         bandwidth, latency = interval(wire["bandwidth_bytes_per_s"], "B/s"), interval(wire["latency_s"], "s")
         yield f"    {place:<16} {wire['link']:<14} {bandwidth}   {latency}"

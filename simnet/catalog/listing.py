@@ -110,7 +110,8 @@ def cost_rows(folder: Folder = None) -> Iterator[Row]:
     from simnet.costs.registry import cost_models
 
     for name, one in cost_models().items():
-        yield {"name": name, "summary": one.summary, "options": list(one.options), "source": one.source}
+        row = {"name": name, "summary": one.summary, "options": list(one.options), "required": list(one.required)}
+        yield row | {"source": one.source}
 
 
 KINDS: dict[str, Callable[..., Iterator[Row]]] = {

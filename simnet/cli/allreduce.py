@@ -28,7 +28,8 @@ def command(
     dtype: Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, ...")] = "float",
     engine: Annotated[str, typer.Option(help="auto, estimate or simulate.")] = "auto",
     cost: Annotated[
-        str | None, typer.Option(help="A cost model and its options, such as 'tcp:flows=4'; default alpha_beta.")
+        str | None,
+        typer.Option(help="From `simnet catalog costs`, with options: 'tcp:overhead=20 us'; default alpha_beta."),
     ] = None,
     profile: Annotated[
         Path | None, typer.Option(help="What `simnet calibrate` wrote, in place of alpha and beta.")

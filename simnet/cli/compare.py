@@ -27,8 +27,11 @@ def command(
 ) -> None:
     """Print both times, and the error on rows nothing was fitted to; two logs are compared for regressions."""
     from simnet.comparison import compare, compare_logs
+    from simnet.errors import InvalidInput
     from simnet.importers.logs import read_log
 
+    if limit is not None and not 0 <= limit < float("inf"):
+        raise InvalidInput(f"--limit must be 0 or more and finite, got {limit:g}; write 0.1 for a tenth slower")
     first, second = read_log(expected), read_log(measured)
     if first.predictions:
         result = compare(first.predictions, second.measurements, profiles=_profiles(first, profile or []))

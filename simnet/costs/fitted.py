@@ -15,7 +15,7 @@ from simnet.results import Profile, Segment
 from simnet.units import Bytes, BytesPerSecond, Seconds
 
 
-@cost_model("fitted", source="a profile that simnet calibrate wrote")
+@cost_model("fitted", source="a profile that simnet calibrate wrote", required=("latencies", "bandwidths"))
 @dataclass(frozen=True, slots=True)
 class Fitted(Plain):
     """Piecewise alpha-beta: range k of message sizes has a latency, in place of the path's, and a bandwidth.

@@ -14,7 +14,7 @@ from simnet.errors import InvalidInput
 from simnet.units import Bytes, BytesPerSecond, Seconds
 
 
-@cost_model("gloo", source="gloo, public reports 21, 158, 248; torchft pull request 199")
+@cost_model("gloo", source="gloo, public reports 21, 158, 248; torchft pull request 199", required=("overhead",))
 @dataclass(frozen=True, slots=True)
 class Gloo(Tcp):
     """TCP over a single connection, and a notice of readiness that travels back before the data.

@@ -13,13 +13,15 @@ from simnet.units import Bytes, Seconds
 
 # Local route 8, transport 12, checksums 4 + 2; RoCE v2 has Ethernet 14 + 24, IPv4 20, UDP 8 around transport and 4.
 _INFINIBAND, _ROCE = 26, 82
+_EAGER_SOURCE = "eager size: Open MPI, btl_openib_mca.c, btl_eager_limit of 12 KiB"
 
 
-@cost_model("infiniband", source="InfiniBand Architecture Specification 1.3, chapters 7 to 9; MPI rendezvous")
+@cost_model("infiniband", source=f"InfiniBand Architecture Specification 1.3, chapters 7 to 9; {_EAGER_SOURCE}")
 @dataclass(frozen=True, slots=True)
 class InfiniBand(Plain):
     """Packets of `mtu` bytes behind headers of 26, no acknowledgement worth counting, rendezvous above `eager_bytes`.
 
+    mtu is the largest the specification has, eager_bytes what Open MPI starts from.
     overhead, s, is what sender and receiver add to the path's latency. A rendezvous costs one more round trip.
     """
 
@@ -47,7 +49,7 @@ class InfiniBand(Plain):
         return as_float(num_bytes) <= self.eager_bytes
 
 
-@cost_model("roce", source="InfiniBand Architecture Specification, annex A17 (RoCE v2); IEEE 802.3")
+@cost_model("roce", source=f"InfiniBand Architecture Specification, annex A17 (RoCE v2); IEEE 802.3; {_EAGER_SOURCE}")
 @dataclass(frozen=True, slots=True)
 class Roce(InfiniBand):
     """InfiniBand's transport in UDP over Ethernet: headers of 82 bytes around packets of 4,096 or 1,024."""

@@ -12,7 +12,11 @@ from simnet.costs.registry import cost_model
 from simnet.units import Bytes, BytesPerSecond, Seconds
 
 
-@cost_model("loggp", source="Alexandrov et al., SPAA 1995; Ino, Fujimoto & Hagihara, PPoPP 2001 (the S)")
+@cost_model(
+    "loggp",
+    source="Alexandrov et al., SPAA 1995; Ino, Fujimoto & Hagihara, PPoPP 2001 (the S)",
+    required=("overhead", "gap", "eager_bytes"),
+)
 @dataclass(frozen=True, slots=True)
 class LogGP(Plain):
     """Overhead on both sides, at least a gap between messages of a sender, and a handshake above `eager_bytes`.

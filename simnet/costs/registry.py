@@ -17,11 +17,15 @@ from simnet.units import Dimension, parse, parse_size
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A cost model by name: `build(**options) -> CostModel`."""
+    """A cost model by name: `build(**options) -> CostModel`.
+
+    `required` options differ from machine to machine and have no sourced default: whoever names the model states them.
+    """
 
     name: str
     build: Callable[..., CostModel]
     source: str
+    required: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -38,11 +42,17 @@ _registry: dict[str, Entry] = {}
 _Class = TypeVar("_Class", bound=type[Any])
 
 
-def cost_model(name: str, *, source: str) -> Callable[[_Class], _Class]:
-    """Register a frozen dataclass as the cost model of that name; source says where its formulas come from."""
+def cost_model(name: str, *, source: str, required: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+    """Register a frozen dataclass as the cost model of that name.
+
+    Parameters
+    ----------
+    source : where its formulas and the defaults of its options come from
+    required : options without such a default, which a request must state
+    """
 
     def register(build: _Class) -> _Class:
-        _registry[name] = Entry(name, build, source)
+        _registry[name] = Entry(name, build, source, required)
         return build
 
     return register
@@ -76,13 +86,13 @@ def find(name: str) -> Entry:
 
 
 def of_text(text: str) -> CostModel:
-    """Build the cost model a human wrote: "tcp", or "tcp:flows=4,flow_bandwidth=1.2 GB/s".
+    """Build the cost model a human wrote: "infiniband", or "tcp:overhead=20 us,flows=4".
 
     Times and bandwidths need units; bytes follow nccl-tests' grammar (1500, 64K).
 
     Raises
     ------
-    InvalidInput : unknown name or option, or a value of another form.
+    InvalidInput : unknown name or option, a value of another form, or a required option missing.
     """
     name, _, rest = text.partition(":")
     chosen = find(name)
@@ -93,11 +103,31 @@ def of_text(text: str) -> CostModel:
             takes = ", ".join(f"{option}=..." for option in chosen.options)
             raise InvalidInput(f"{part!r} is no option of the cost model {chosen.name}; write {takes}")
         options[key.strip()] = _value(chosen, key.strip(), value.strip())
+    return _built(chosen, options)
+
+
+def _built(chosen: Entry, options: dict[str, Any]) -> CostModel:
+    missing = [key for key in chosen.required if key not in options]
+    if missing and any(_kind(chosen, key).startswith("tuple") for key in missing):
+        raise InvalidInput(f"the cost model {chosen.name} needs {chosen.source}; give one with --profile FILE")
+    if missing:
+        form = ",".join(f"{key}=..." for key in chosen.required)
+        raise InvalidInput(
+            f"the cost model {chosen.name} needs {', '.join(missing)}, which no source gives for all machines; "
+            f"write {chosen.name}:{form}"
+        )
+    for key, value in options.items():
+        if isinstance(value, int | float) and not value >= 0:
+            raise InvalidInput(f"{key} of {chosen.name} must be 0 or more, got {value:g}")
     return chosen.build(**options)
 
 
+def _kind(chosen: Entry, key: str) -> str:
+    return next(str(f.type) for f in fields(chosen.build) if f.name == key)  # type: ignore[arg-type]
+
+
 def _value(chosen: Entry, key: str, text: str) -> Any:
-    kind = next(str(f.type) for f in fields(chosen.build) if f.name == key)  # type: ignore[arg-type]
+    kind = _kind(chosen, key)
     name = f"{key} of {chosen.name}"
     if kind.startswith("tuple"):
         raise InvalidInput(f"{name} cannot be written on a command line; use a profile")
@@ -119,7 +149,7 @@ def build(name: str, **options: Any) -> CostModel:
 
     Raises
     ------
-    InvalidInput : unknown name, or an option the model does not take.
+    InvalidInput : unknown name, an option the model does not take, or a required one missing.
     """
     chosen = find(name)
     given = {key: value for key, value in options.items() if value is not None}
@@ -127,4 +157,4 @@ def build(name: str, **options: Any) -> CostModel:
         if key not in chosen.options:
             takes = ", ".join(chosen.options) or "no options"
             raise InvalidInput(f"{chosen.name} takes no option {key!r}, got {value!r}; it takes {takes}")
-    return chosen.build(**given)
+    return _built(chosen, given)

@@ -16,7 +16,11 @@ from simnet.units import Bytes, BytesPerSecond, Seconds
 ETHERNET, IP_TCP, ON_WIRE = 14, 52, 24
 
 
-@cost_model("tcp", source="RFC 793, RFC 7323, IEEE 802.3; cap per flow: public reports to nccl and nccl-tests")
+@cost_model(
+    "tcp",
+    source="RFC 793, RFC 7323, IEEE 802.3; cap per flow: public reports to nccl and nccl-tests",
+    required=("overhead",),
+)
 @dataclass(frozen=True, slots=True)
 class Tcp(Plain):
     """Segments of MTU - 52 bytes behind headers, one acknowledgement for two segments, `flows` connections a pair.

@@ -25,7 +25,7 @@ LATENCIES = st.floats(0, 1e-3)
 @pytest.mark.parametrize("name", cost_models())
 @given(size=SIZES, latency=LATENCIES)
 def test_every_model_is_a_cost_and_never_negative(name: str, size: int, latency: float) -> None:
-    cost = build(name)
+    cost = find(name).build()
     assert cost.delay(size, latency) >= 0
     assert size <= cost.wire_bytes(size) <= 2 * size + 1538
     assert (cost.wire_bytes(size) == 0) == (size == 0)
@@ -37,7 +37,7 @@ def test_every_model_is_a_cost_and_never_negative(name: str, size: int, latency:
 
 @pytest.mark.parametrize("name", cost_models())
 def test_every_model_takes_arrays_and_says_where_it_comes_from(name: str) -> None:
-    cost, sizes = build(name), np.array([0, 1, 1000, 10**6, 10**9])
+    cost, sizes = find(name).build(), np.array([0, 1, 1000, 10**6, 10**9])
     latencies = np.full(5, 1e-6)
     for many, one in (
         (cost.delay(sizes, latencies), [cost.delay(s, 1e-6) for s in sizes]),
@@ -55,7 +55,7 @@ def test_every_model_takes_arrays_and_says_where_it_comes_from(name: str) -> Non
 @pytest.mark.parametrize("name", cost_models())
 @given(sizes=st.tuples(SIZES, SIZES))
 def test_more_bytes_are_never_fewer_on_the_wire(name: str, sizes: tuple[int, int]) -> None:
-    cost, (small, large) = build(name), sorted(sizes)
+    cost, (small, large) = find(name).build(), sorted(sizes)
     assert cost.wire_bytes(small) <= cost.wire_bytes(large)
 
 
@@ -234,6 +234,12 @@ def test_a_cost_model_can_be_written_in_one_word_with_options() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("fitted", "needs a profile that simnet calibrate wrote; give one with --profile FILE"),
+        ("loggp", "needs overhead, gap, eager_bytes, which no source gives for all machines; write loggp:overhead="),
+        ("loggp:overhead=1 us,gap=1 us", "needs eager_bytes,"),
+        ("tcp:", "needs overhead, which .* write tcp:overhead=..."),
+        ("gloo:flows=1", "needs overhead,"),
+        ("tcp:overhead=-5 us", "overhead of tcp must be 0 or more, got -5e-06"),
         ("udp", "unknown cost model"),
         ("tcp:flows", "no option"),
         ("tcp:window=3", "write mtu="),
@@ -245,6 +251,15 @@ def test_a_cost_model_can_be_written_in_one_word_with_options() -> None:
 def test_a_cost_model_written_wrongly_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         of_text(text)
+
+
+@pytest.mark.parametrize("name", cost_models())
+def test_a_model_named_alone_stands_on_sourced_defaults(name: str) -> None:
+    if not find(name).required:
+        assert of_text(name) == find(name).build()
+        return
+    with pytest.raises(InvalidInput, match=f"the cost model {name} needs"):
+        build(name)
 
 
 def test_rings_lose_bandwidth_at_middle_sizes_as_nodes_grow() -> None:

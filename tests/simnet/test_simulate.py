@@ -6,7 +6,7 @@ import pytest
 from simnet.algorithms.registry import build
 from simnet.collective import Collective, Kind
 from simnet.costs.alpha_beta import AlphaBeta
-from simnet.costs.registry import build as build_cost
+from simnet.costs.registry import find as find_cost
 from simnet.errors import Incomplete, InvalidInput
 from simnet.interpreters.estimate import estimate
 from simnet.interpreters.program import Job
@@ -118,7 +118,7 @@ def test_the_timeline_holds_every_message_and_its_times_add_up() -> None:
 @pytest.mark.parametrize("model", ["loggp", "tcp", "nccl"])
 def test_eager_and_occupying_models_run_to_the_end(model: str) -> None:
     for name in ("ring", "direct", "double_binary_tree"):
-        done = simulate_jobs([Job(build(name, 6), 6 * 64)], _uniform(6), build_cost(model), timeline=True)
+        done = simulate_jobs([Job(build(name, 6), 6 * 64)], _uniform(6), find_cost(model).build(), timeline=True)
         assert done.timeline is not None
         assert len(done.timeline) == done.num_messages > 0
         assert np.isfinite(done.time)

@@ -48,7 +48,7 @@ def test_the_table_has_a_line_per_size_and_the_columns_of_nccl_tests() -> None:
 
 def test_another_cost_model_is_asked_for_by_name() -> None:
     plain, tcp = (rows("allreduce", "--ranks", "4", *UNIFORM, "--sizes", "1M", *more)[0]["time_s"]
-                  for more in ((), ("--cost", "tcp")))  # fmt: skip
+                  for more in ((), ("--cost", "tcp:overhead=10 us")))  # fmt: skip
     assert tcp > 1.03 * plain
 
 

@@ -44,6 +44,8 @@ def exit_code(*arguments: str) -> int:
         ("export", "--algorithm", "ring", "--ranks", "4", "--out", "x.goal", "--format", "goal", "--latency", "1 us"),
         ("nccl", "--ranks", "8", "--intra", "0 GB/s"),
         ("nccl", "--ranks", "8", "--inter", "-1 GB/s"),
+        (*FOUR, *UNIFORM, "--cost", "fitted"),
+        (*FOUR, *UNIFORM, "--cost", "tcp:"),
         ("train", "--scenario", "goyal-256", "--pue", "nan"),
         ("train", "--scenario", "goyal-256", "--pue", "inf"),
         ("train", "--scenario", "goyal-256", "--price-per-hour", "-12 USD"),
@@ -145,3 +147,23 @@ def test_an_interrupt_while_commands_are_loaded_is_no_traceback(monkeypatch: pyt
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 130
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "-0.1"])
+def test_a_limit_of_slowing_down_is_a_finite_fraction(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("compare", "before.log", "after.log", "--limit", limit) == 2
+    assert "--limit must be 0 or more and finite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("threshold", ["nan", "inf", "-1", "0", "1.1"])
+def test_a_threshold_of_slow_pairs_is_a_part_of_the_fastest(
+    threshold: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [{"kind": "probe", "quantity": "bandwidth", "src": "a", "dst": b, "size_bytes": 1, "time_s": 1.0,
+             "samples_s": [1.0]} for b in "bc"]  # fmt: skip
+    log = tmp_path / "pairs.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert exit_code("slow-nodes", str(log)) == 0
+    assert "slow: none" in capsys.readouterr().out
+    assert exit_code("slow-nodes", str(log), "--threshold", threshold) == 2
+    assert "threshold must be above 0 and at most 1" in capsys.readouterr().err
