@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from realrun.batch_control import BatchControl
+    from realrun.learning_rate import LearningRate
+    from realrun.train import Job
 
 
 def command(
@@ -51,33 +57,52 @@ def command(
     The order of the data and the sums do not depend on the number of ranks: with --bn-ranks 0 and the same
     global batch, any number of ranks trains the same network.
     """
+    _run(SimpleNamespace(**locals()))
+
+
+def _run(asked: SimpleNamespace) -> None:
+    from simnet.units import Dimension, parse
+
+    job = _job(asked)
+    limit = parse(asked.timeout, Dimension.TIME, name="--timeout")
+    _print(_rows(job, asked.ranks, asked.backend, limit), json=asked.json)
+
+
+def _job(asked: SimpleNamespace) -> Job:
     from realrun.batch_control import parse as parse_batch
-    from realrun.launch import detect
-    from realrun.learning_rate import LearningRate, linear_scaling
     from realrun.train import Job
     from simnet.algorithms.grid import parse_grid
     from simnet.units import Dimension, parse
 
-    control = parse_batch(batch, rate_rule=batch_rate)
-    launch = detect()
-    world_size = launch.world_size if launch else ranks or 1
-    first = control.per_rank(0) * world_size
-    peak = rate if scale_rate is None else linear_scaling(rate, first, base_batch=scale_rate)
-    steps = tuple(_numbers(milestones))
-    options = {"grid": parse_grid(grid) if grid else None, "ranks_per_node": ranks_per_node}
-    job = Job(
-        model=model, data=data, epochs=epochs, batch=control, accumulate=accumulate,
-        rate=LearningRate(peak, epochs, warm_up_epochs=warm_up, decay=decay, milestones=steps),
-        optimizer=optimizer, momentum=momentum, momentum_form=momentum_form, weight_decay=weight_decay, eta=eta,
-        label_smoothing=label_smoothing, bn_ranks=bn_ranks, bn_momentum=bn_momentum,
-        precision=precision, gradient_dtype=gradient_dtype,
-        algorithm=algorithm, options={k: v for k, v in options.items() if v is not None},
-        bucket_cap=round(parse(bucket, Dimension.INFORMATION, name="--bucket")), overlap=overlap,
-        resolution=resolution, samples=samples, shift=shift, seed=seed, checkpoint=checkpoint,
-        checkpoint_steps=checkpoint_steps,
+    batch = parse_batch(asked.batch, rate_rule=asked.batch_rate)
+    rate = _rate(asked, batch)
+    options = {"grid": parse_grid(asked.grid) if asked.grid else None, "ranks_per_node": asked.ranks_per_node}
+    return Job(
+        batch=batch, rate=rate, options={k: v for k, v in options.items() if v is not None},
+        bucket_cap=round(parse(asked.bucket, Dimension.INFORMATION, name="--bucket")),
+        **{name: getattr(asked, name) for name in _AS_ASKED},
     )  # fmt: skip
-    limit = parse(timeout, Dimension.TIME, name="--timeout")
-    _print(_rows(job, ranks, backend, limit), json=json)
+
+
+# Options that a job takes under the same name and as they are.
+_AS_ASKED = (
+    "model", "data", "epochs", "accumulate", "optimizer", "momentum", "momentum_form", "weight_decay", "eta",
+    "label_smoothing", "bn_ranks", "bn_momentum", "precision", "gradient_dtype", "algorithm", "overlap", "resolution",
+    "samples", "shift", "seed", "checkpoint", "checkpoint_steps",
+)  # fmt: skip
+
+
+def _rate(asked: SimpleNamespace, batch: BatchControl) -> LearningRate:
+    from realrun.launch import detect
+    from realrun.learning_rate import LearningRate, linear_scaling
+
+    launch = detect()
+    first = batch.per_rank(0) * (launch.world_size if launch else asked.ranks or 1)
+    peak = asked.rate if asked.scale_rate is None else linear_scaling(asked.rate, first, base_batch=asked.scale_rate)
+    return LearningRate(
+        peak, asked.epochs, warm_up_epochs=asked.warm_up, decay=asked.decay,
+        milestones=tuple(_numbers(asked.milestones)),
+    )  # fmt: skip
 
 
 def _numbers(text: str) -> list[float]:

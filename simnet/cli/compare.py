@@ -34,6 +34,8 @@ def command(
         raise InvalidInput(f"--limit must be 0 or more and finite, got {limit:g}; write 0.1 for a tenth slower")
     first, second = read_log(expected), read_log(measured)
     if first.predictions:
+        if limit is not None:
+            raise InvalidInput(f"--limit compares two logs and {expected} holds predictions; leave it out")
         result = compare(first.predictions, second.measurements, profiles=_profiles(first, profile or []))
         _print(result, json, predicted=True)
         return

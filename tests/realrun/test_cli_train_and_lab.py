@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 import pytest
 
+from realrun.batch_control import parse
 from realrun.cli.main import main
+from realrun.learning_rate import LearningRate
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -71,3 +74,27 @@ def test_the_lab_says_that_it_needs_root(monkeypatch: pytest.MonkeyPatch, capsys
     for arguments in (("up",), ("down",), ("show",), ("run", "--", "true")):
         assert _run(monkeypatch, "lab", *arguments) == 2
         assert "needs root" in capsys.readouterr().err
+
+
+def test_every_option_reaches_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("realrun.cli.train._rows", lambda *asked: seen.append(asked) or [])
+    values = {
+        "model": "alexnet", "data": "synthetic", "epochs": 3, "accumulate": 2, "optimizer": "lars", "momentum": 0.8,
+        "momentum_form": "rate_inside", "weight_decay": 0.5, "eta": 0.25, "label_smoothing": 0.125, "bn_ranks": 4,
+        "bn_momentum": 0.75, "precision": "bfloat16", "gradient_dtype": "float16", "algorithm": "torus2d",
+        "resolution": 64, "samples": 9, "shift": 1, "seed": 7, "checkpoint": "c", "checkpoint_steps": 5,
+    }  # fmt: skip
+    given = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    others = (
+        "--no-overlap", "--batch", "16@0,32@1", "--batch-rate", "linear", "--rate", "0.4", "--scale-rate", "64",
+        "--warm-up", "0.5", "--decay", "step", "--milestones", "1,2", "--grid", "2x2", "--ranks-per-node", "2",
+        "--bucket", "1 MiB", "--ranks", "4", "--backend", "gloo", "--timeout", "9 s",
+    )  # fmt: skip
+    assert _run(monkeypatch, "train", *given, *others) == 0
+    job, *place = seen[0]
+    assert {name: getattr(job, name) for name in values} == values
+    assert (job.overlap, job.options, job.bucket_cap) == (False, {"grid": (2, 2), "ranks_per_node": 2}, 2**20)
+    assert job.batch == parse("16@0,32@1", rate_rule="linear")
+    assert job.rate == LearningRate(0.4, 3, warm_up_epochs=0.5, decay="step", milestones=(1.0, 2.0))
+    assert place == [4, "gloo", 9.0]

@@ -167,3 +167,11 @@ def test_a_threshold_of_slow_pairs_is_a_part_of_the_fastest(
     assert "slow: none" in capsys.readouterr().out
     assert exit_code("slow-nodes", str(log), "--threshold", threshold) == 2
     assert "threshold must be above 0 and at most 1" in capsys.readouterr().err
+
+
+def test_a_limit_on_predictions_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert exit_code(*FOUR, *UNIFORM, "--sizes", "4K", "--json") == 0
+    log = tmp_path / "predicted.jsonl"
+    log.write_text(capsys.readouterr().out)
+    assert exit_code("compare", str(log), str(log), "--limit", "0.1") == 2
+    assert "holds predictions; leave it out" in capsys.readouterr().err
