@@ -20,7 +20,9 @@ def command(
     dtype: Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, uint8, int32 or int64.")] = "float",
     iterations: Annotated[int, typer.Option(help="Samples per size.")] = 20,
     warmup: Annotated[int, typer.Option(help="Runs per size before the samples.")] = 3,
-    backend: Annotated[str | None, typer.Option(help="gloo or nccl; default: nccl with a device per rank.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="gloo or nccl; default: gloo, under a launcher nccl with a device per rank.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda; default: cuda under nccl, else cpu.")] = "",
     timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
     check: Annotated[bool, typer.Option("--check", help="Compare what ranks ask for before every run.")] = False,

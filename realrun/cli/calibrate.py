@@ -22,7 +22,9 @@ def command(
     pairs: Annotated[int, typer.Option(help="Pairs of ranks to probe, spread over all; 0 for every pair.")] = 4,
     iterations: Annotated[int, typer.Option(help="Samples per point.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the order, and so of what is held out.")] = 0,
-    backend: Annotated[str | None, typer.Option(help="gloo or nccl; default: nccl with a device per rank.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="gloo or nccl; default: gloo, under a launcher nccl with a device per rank.")
+    ] = None,
     timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
 ) -> None:
     """Dump the topology, probe, sweep sizes and algorithms in random order, hold a third of the points out.

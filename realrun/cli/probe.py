@@ -22,7 +22,9 @@ def command(
     model: Annotated[str, typer.Option(help="Also layer times of resnet50 or alexnet.")] = "",
     batch: Annotated[int, typer.Option(help="Images per batch for --model.")] = 8,
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16 for --model.")] = "fp32",
-    backend: Annotated[str | None, typer.Option(help="gloo or nccl; default: nccl with a device per rank.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="gloo or nccl; default: gloo, under a launcher nccl with a device per rank.")
+    ] = None,
     timeout: Annotated[str, typer.Option(help="A step without progress for this long ends the run.")] = "60 s",
     out: Annotated[Path | None, typer.Option(help="Append one JSON line per record as soon as it is there.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per record and nothing else.")] = False,
