@@ -24,7 +24,10 @@ from simnet.schedule import Schedule
 from simnet.units import Bytes
 
 TRIED_TRANSFERS, TRIED_STEP = 4_000_000, 65_536
-"""Schedules of more transfers, unfolded or in one step, are left out of a choice: all are timed at every size."""
+"""Schedules of more transfers, unfolded or in one step, are left out of a choice: all are timed at every size.
+
+A step of one transfer per rank and direction is never too long.
+"""
 
 FOLDED_ITEMS = 16
 
@@ -128,10 +131,15 @@ def _grids(site: Site, takes_grid: bool) -> list[Grid | None]:
 
 def _too_large(schedule: Schedule) -> bool:
     """Few items stand for many steps quickly; many items, or a step of all pairs, take their time."""
-    lengths = [len(repeated(item)[0]) for item in islice(schedule.steps(), FOLDED_ITEMS + 1)]
-    if max(lengths, default=0) > TRIED_STEP:
+    lengths, longest = list[int](), max(TRIED_STEP, 2 * schedule.world_size)
+    for item in islice(schedule.steps(), FOLDED_ITEMS + 1):
+        lengths.append(len(repeated(item)[0]))
+        if lengths[-1] > longest:
+            return True
+    try:
+        return len(lengths) > FOLDED_ITEMS and num_transfers(schedule) > TRIED_TRANSFERS
+    except Unsupported:
         return True
-    return len(lengths) > FOLDED_ITEMS and num_transfers(schedule) > TRIED_TRANSFERS
 
 
 def _timed(

@@ -98,12 +98,18 @@ def _timed(
     dtype: str,
     engine: str,
 ) -> list[CollectivePrediction]:
-    """Rows of the first run; where there are others, they are the ends of its interval."""
+    """Rows of the first run; where there are others, they are the ends of its interval.
+
+    What is too much to simulate for the first is not tried again for the others.
+    """
     counts = counts_of(sizes, dtype, schedule)
-    timed = [
-        engines.run(schedule, np.array(counts), paths, price, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma)
-        for paths, price, gamma in runs
-    ]
+    timed: list[Estimate] = []
+    for paths, price, gamma in runs:
+        timed.append(engines.run(
+            schedule, np.array(counts), paths, price, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma
+        ))  # fmt: skip
+        if not np.all(timed[0].exact):
+            engine = engines.Engine.ESTIMATE
     rows = rows_of(schedule, site, counts, dtype, timed[0])
     if len(timed) == 1:
         return rows

@@ -10,8 +10,9 @@ Source: Baccelli, Cohen, Olsder & Quadrat, Synchronization and Linearity, 1992, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from simnet.interpreters.messages import BoolArray, distinct
 from simnet.interpreters.stages import Price, Stage
 from simnet.paths import FloatArray
 from simnet.schedule import IntArray, Repeat, Step
+
+Flat = TypeVar("Flat", BoolArray, FloatArray)
 
 LEAST_TIMES = 3
 """Fewer repetitions are not worth a layout."""
@@ -226,41 +229,43 @@ class _Varying:
         low, high = stage.price_of(floor).cost, stage.price_of(floor + 1).cost
         self._gaps = bool(np.isneginf(low).any())
         self._low, self._high = (_laid(cost, layout, self._batch) for cost in (low, high))
+        self._orbit = Orbit.of(stage, layout)
 
     def walk(self) -> None:
         """Step through all repetitions."""
-        price_of = self._prices()
-        for k, more in enumerate(self._who()):
+        for k, (more, cost) in enumerate(zip(self._who(), self._costs(), strict=True)):
             start = self.track.meet()
             if self._watch is not None and k == 0:
                 self._watch.first(self.stage.price(self.stage.step), start)
             elif self._watch is not None:
                 self._watch.later(start, more)
-            start += price_of(more)
+            start += cost
             self.track.part(gaps=self._gaps)
 
     def _who(self) -> Iterator[BoolArray]:
         """Which messages carry one element more, flat, for each repetition."""
-        orbit = Orbit.of(self.stage, self.layout)
-        if orbit is None:
-            for k in range(self.stage.times):
-                yield self._more(_at(self.stage, k))
+        if self._orbit is None:
+            return (self._more(_at(self.stage, k)) for k in range(self.stage.times))
+        return self._turning(self._more(self.stage.step), self._orbit)
+
+    def _costs(self) -> Iterator[FloatArray]:
+        """What each message costs, s, flat, for each repetition; gone once the next is asked for."""
+        if self._orbit is not None and _alike(self._low) and _alike(self._high):
+            more = self._more(self.stage.step)
+            yield from self._turning(np.where(more, self._high[0], self._low[0]), self._orbit)
             return
-        more = self._more(self.stage.step)
-        twice = np.concatenate([more, more])
-        for k in range(self.stage.times):
-            offset = orbit.turn(k) * self.track.width
-            yield twice[offset : offset + self.track.size]
-
-    def _prices(self) -> Callable[[BoolArray], FloatArray]:
         cost = np.empty(self.track.size)
-
-        def price(more: BoolArray) -> FloatArray:
+        for more in self._who():
             np.copyto(cost, self._low)
             np.copyto(cost, self._high, where=more)
-            return cost
+            yield cost
 
-        return price
+    def _turning(self, first: Flat, orbit: Orbit) -> Iterator[Flat]:
+        """What moves along the cycles, seen from the places of every repetition: windows, nothing is copied."""
+        twice, size = np.concatenate([first, first]), self.track.size
+        for k in range(self.stage.times):
+            offset = orbit.turn(k) * self.track.width
+            yield twice[offset : offset + size]
 
     def _more(self, step: Step) -> BoolArray:
         """Which messages carry one element more in this step, flat."""
@@ -296,6 +301,10 @@ class Orbit:
         found = np.flatnonzero(ahead == item.chunk_shift % item.period)
         closed = layout.length * int(stride[0]) % item.period == 0
         return cls(int(found[0]), layout.length) if len(found) and closed else None
+
+
+def _alike(cost: FloatArray) -> bool:
+    return bool((cost == cost[0]).all())
 
 
 def _at(stage: Stage, k: int) -> Step:

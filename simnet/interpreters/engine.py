@@ -12,6 +12,7 @@ from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters.estimate import estimate
 from simnet.interpreters.messages import element_counts, num_transfers
+from simnet.interpreters.network import OverBudget
 from simnet.interpreters.simulate import simulate
 from simnet.interpreters.stages import LinkDraws
 from simnet.paths import Paths
@@ -20,6 +21,9 @@ from simnet.schedule import Schedule
 
 SIMULATED_MESSAGES = 100_000
 """So many messages are simulated unasked, a few seconds; above, the static share with a bracket is given."""
+
+SIMULATED_RATES = 800_000
+"""So many new rates, over all sizes, are given to messages that share links before a simulation unasked is given up."""
 
 
 class Engine(StrEnum):
@@ -49,7 +53,7 @@ def run(
     Raises
     ------
     InvalidInput : unknown engine.
-    Unsupported : simulate was asked for draws.
+    Unsupported : simulate was asked for draws, or the schedule has too many messages to list them.
     """
     if engine not in list(Engine):
         raise InvalidInput(f"engine must be one of {', '.join(Engine)}, got {engine!r}")
@@ -63,7 +67,13 @@ def run(
     affordable = num_transfers(schedule) * int(np.sum(~np.atleast_1d(timed.exact))) <= SIMULATED_MESSAGES
     if engine == Engine.ESTIMATE or draws is not None or np.all(timed.exact) or not affordable:
         return timed
-    return _simulate(schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts)
+    try:
+        return _simulate(
+            schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, most_rated=SIMULATED_RATES
+        )
+    except OverBudget:
+        given_up = f"simulating them takes more than {SIMULATED_RATES} changes of rate and was given up"
+        return replace(timed, reason=f"{timed.reason}; {given_up}, ask for the engine simulate to wait for it")
 
 
 def _simulate(
@@ -75,15 +85,16 @@ def _simulate(
     itemsize: int,
     gamma: float | npt.ArrayLike,
     starts: npt.ArrayLike | None,
+    most_rated: float = np.inf,
 ) -> Estimate:
-    """Simulate every size and start by itself."""
+    """Simulate every size and start by itself, all within one budget of rates, an equal part each."""
     counts, many = element_counts(count)
     table = np.zeros((1, schedule.world_size)) if starts is None else np.atleast_2d(np.asarray(starts, float))
     batch = max(len(counts), len(table))
     done = [
         simulate(
             schedule, counts[i % len(counts)], paths, cost,
-            itemsize=itemsize, gamma=gamma, starts=table[i % len(table)],
+            itemsize=itemsize, gamma=gamma, starts=table[i % len(table)], most_rated=most_rated / batch,
         )
         for i in range(batch)
     ]  # fmt: skip

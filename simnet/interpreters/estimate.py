@@ -63,10 +63,12 @@ def estimate(
 
     Raises
     ------
-    Unsupported : ranks out of step share a link and static_share was not asked for; use `simulate`.
+    Unsupported : ranks out of step share a link and static_share was not asked for, use `simulate`; or the
+        schedule has too many messages to list them.
     """
+    stepped = num_transfers(schedule) <= STEPPED_TRANSFERS
     case = _Case.of(remember(schedule), count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, draws=draws)
-    if num_transfers(case.schedule) > STEPPED_TRANSFERS and not case.alike:
+    if not stepped and not case.alike:
         return _enclosed(case)
     finished, exact, reason = _run(case)
     if not exact.all() and not static_share:

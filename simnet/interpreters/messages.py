@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from simnet.errors import InvalidInput
+from simnet.errors import InvalidInput, Unsupported
 from simnet.schedule import IntArray, Op, Repeat, Schedule, Step, chunk_bounds, transfer_elements
 
 BoolArray = npt.NDArray[np.bool_]
@@ -131,9 +131,30 @@ def repeated(item: Step | Repeat) -> tuple[Step, int]:
     return (item.step, item.times) if isinstance(item, Repeat) else (item, 1)
 
 
+LISTED_WORK = 2**28
+"""Longer lists of transfers are refused: a pass over them takes minutes. `Repeat` counts once."""
+
+ITEM_WORK, CROWDED_WORK = 1024, 16
+"""What an item takes whatever its length, and at most a transfer among others of its rank, in transfers alone."""
+
+
 def num_transfers(schedule: Schedule) -> int:
-    """Transfers of a schedule, every `Repeat` unrolled: an upper bound of its messages."""
-    return sum(len(step) * times for step, times in map(repeated, schedule.steps()))
+    """Transfers of a schedule, every `Repeat` unrolled: an upper bound of its messages.
+
+    Raises
+    ------
+    Unsupported : they are too many to list, as all pairs of many ranks are.
+    """
+    total = work = 0
+    for step, times in map(repeated, schedule.steps()):
+        total += len(step) * times
+        work += ITEM_WORK + len(step) * min(-(-len(step) // schedule.world_size), CROWDED_WORK)
+        if work > LISTED_WORK:
+            raise Unsupported(
+                f"{schedule.name} on {schedule.world_size} ranks lists more messages than can be timed within minutes; "
+                "take fewer ranks, or an algorithm whose ranks talk to few others"
+            )
+    return total
 
 
 def reduced(step: Step) -> BoolArray:

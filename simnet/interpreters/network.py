@@ -18,6 +18,7 @@ import numpy.typing as npt
 import simpy
 from simpy.events import NORMAL, EventPriority
 
+from simnet.errors import Incomplete
 from simnet.interpreters.messages import BoolArray
 from simnet.paths import FloatArray
 from simnet.schedule import IntArray
@@ -139,6 +140,10 @@ class Flow:
         self.rate, self.since, self.due = 0.0, 0.0, np.inf
 
 
+class OverBudget(Incomplete):
+    """More rates were to be given than whoever asked wants to wait for."""
+
+
 class _Due(simpy.Event):
     """When a flow ends at its present rate; stale once the rate has changed."""
 
@@ -152,12 +157,13 @@ class Network:
     """Links shared max-min fairly on a SimPy clock; new rates once per instant, for connected flows only.
 
     over : called with each flow whose last byte is through
+    most_rated : rates that may be given to flows before it raises OverBudget
     """
 
     def __init__(self, env: simpy.Environment, bandwidth: Iterable[float], over: Callable[[Flow], None]) -> None:
         self.env, self.over = env, over
         self.bandwidth = list(bandwidth)
-        self.num_rated = 0
+        self.num_rated, self.most_rated = 0, np.inf
         self._flows: dict[int, dict[Flow, None]] = {}
         self._changed: dict[int, None] = {}
         self._instant = np.inf
@@ -200,6 +206,8 @@ class Network:
         changed, self._changed = self._changed, {}
         flows = self._connected(changed)
         self.num_rated += len(flows)
+        if self.num_rated > self.most_rated:
+            raise OverBudget(f"messages that share links take more than {self.most_rated:g} rates; allow for more")
         now = self.env.now
         for flow, rate in zip(flows, self._fair(flows), strict=True):
             if rate != flow.rate:

@@ -17,7 +17,7 @@ from simpy.events import NORMAL, URGENT
 from simnet.costs.model import CostModel
 from simnet.errors import Incomplete, InvalidInput
 from simnet.interpreters.contention import Group, Widths, contended_links
-from simnet.interpreters.messages import BoolArray, Sizes
+from simnet.interpreters.messages import BoolArray, Sizes, num_transfers
 from simnet.interpreters.network import Flow, Network
 from simnet.interpreters.program import Job, Lane, Message, Program, unrolled
 from simnet.interpreters.stages import Setting, Sharing, flows_back, may_be_eager
@@ -63,6 +63,7 @@ def simulate(
     gamma: float | npt.ArrayLike = 0.0,
     starts: npt.ArrayLike = 0.0,
     changes: Sequence[LinkChange] = (),
+    most_rated: float = np.inf,
 ) -> Estimate:
     """Time until the last rank is done, message by message.
 
@@ -72,17 +73,21 @@ def simulate(
     gamma : s per byte that a rank adds, shape () or (world_size,)
     starts : when each rank enters, s, shape () or (world_size,)
     changes : of link bandwidths on the way
+    most_rated : how often a flow may be given a rate, which is what most of the time goes into
 
     Raises
     ------
     Incomplete : a failed link never comes back, and messages wait for it.
+    OverBudget : flows were given more rates than that.
+    Unsupported : the schedule has too many messages to list them.
     """
+    num_transfers(schedule)
     if paths.world_size != schedule.world_size:
         raise InvalidInput(
             f"the paths join {paths.world_size} ranks, the schedule has {schedule.world_size}; build both alike"
         )
     job = Job(schedule, count, None, itemsize, np.asarray(starts, float))
-    done = simulate_jobs([job], paths, cost, gamma=gamma, changes=changes)
+    done = simulate_jobs([job], paths, cost, gamma=gamma, changes=changes, most_rated=most_rated)
     return Estimate(done.time, True, "simulate", finish=done.finish[0])
 
 
@@ -94,6 +99,7 @@ def simulate_jobs(
     gamma: float | npt.ArrayLike = 0.0,
     changes: Sequence[LinkChange] = (),
     timeline: bool = False,
+    most_rated: float = np.inf,
 ) -> Simulation:
     """Run several schedules at once on the same links.
 
@@ -102,13 +108,16 @@ def simulate_jobs(
     gamma : s per byte that a rank adds, shape () or (ranks of the paths,)
     changes : of link bandwidths, on the way
     timeline : keep every message
+    most_rated : how often a flow may be given a rate
 
     Raises
     ------
     Incomplete : a failed link never comes back, and messages wait for it.
+    OverBudget : flows were given more rates than that.
     """
     _require(jobs, paths, changes)
     run = _Run(jobs, paths, cost, np.broadcast_to(np.asarray(gamma, float), (paths.world_size,)), changes)
+    run.network.most_rated = most_rated
     run.log = [] if timeline else None
     run.go()
     finish = tuple(program.finish() for program in run.programs)

@@ -96,6 +96,15 @@ def _estimated(name: str, n: int, bound: str, *, equal: bool = False, batch: int
     return Case(run, bound, (_repetitions(schedule), n * batch) if batch == 1 else None)
 
 
+def _uneven(n: int, bound: str) -> Case:
+    """A count that the ranks do not divide, starts of their own, equal links."""
+    schedule, starts = build("ring", n), np.random.default_rng(0).uniform(0, 1e-4, n)
+    messages = float(num_transfers(schedule))
+    return Case(
+        lambda: estimate(schedule, 12_800_001, _uniform(n), COST, starts=starts) and messages, bound, (2 * n - 2, n)
+    )
+
+
 def _abci() -> Paths:
     return cluster_paths(load_cluster("abci"), 1088)
 
@@ -124,6 +133,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "estimate ring 1,024": lambda: _estimated("ring", 1024, "20 ms, ratio 5"),
     "estimate ring 4,096": lambda: _estimated("ring", 4096, "150 ms, ratio 5"),
     "estimate ring 16,384": lambda: _estimated("ring", 16_384, "1.0 s, ratio 5"),
+    "estimate ring 4,096, uneven chunks": lambda: _uneven(4096, "150 ms"),
+    "estimate ring 16,384, uneven chunks": lambda: _uneven(16_384, "1.0 s"),
     "estimate torus2d 64x34": lambda: _estimated("torus2d", 2176, "10 ms, ratio 10", grid=(64, 34)),
     "estimate torus2d 128x128": lambda: _estimated("torus2d", 128**2, "60 ms, ratio 10", grid=(128, 128)),
     "estimate torus2d 256x256": lambda: _estimated("torus2d", 256**2, "0.4 s, ratio 10", grid=(256, 256)),

@@ -49,3 +49,10 @@ def test_algorithms_that_refuse_are_listed_with_the_reason() -> None:
     assert all(choice.refused.values())
     with pytest.raises(InvalidInput, match="no all_reduce takes"):
         choose(_uniform(6), [1000], only=["nothing"])
+
+
+def test_what_takes_too_long_to_time_is_left_out_with_a_reason_and_the_quick_stay() -> None:
+    choice = choose(_uniform(100_000), [4_000_000], only=["ring", "torus2d", "direct"])
+    assert (choice.rows[0].algorithm, choice.rows[0].runner_up) == ("torus2d", "ring")
+    assert set(choice.refused) == {"direct"}
+    assert "ask for it by name" in choice.refused["direct"]

@@ -4,6 +4,9 @@ import pytest
 
 from simnet.collective_prediction import predict_collective
 from simnet.errors import InvalidInput
+from simnet.interpreters import engine
+from simnet.interpreters.network import OverBudget
+from simnet.results import Estimate
 
 UNIFORM = {"bandwidth": "12.5 GB/s", "latency": "1 us"}
 
@@ -39,3 +42,19 @@ def test_hierarchical_groups_are_the_nodes() -> None:
 def test_sizes_that_are_none_are_refused(sizes: object) -> None:
     with pytest.raises(InvalidInput, match="sizes"):
         predict_collective(ranks=4, sizes=sizes, **UNIFORM)
+
+
+def test_what_was_too_much_to_simulate_is_answered_with_a_reason_and_not_tried_again_for_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[float] = []
+
+    def give_up(*_: object, most_rated: float, **__: object) -> Estimate:
+        tried.append(most_rated)
+        raise OverBudget("too many rates")
+
+    monkeypatch.setattr(engine, "simulate", give_up)
+    (row,) = predict_collective(cluster="tpu-v3-pod", ranks=16, algorithm="direct", sizes="4M")
+    assert (row.engine, row.exact) == ("estimate", False)
+    assert "given up" in row.reason
+    assert tried == [engine.SIMULATED_RATES]

@@ -10,6 +10,7 @@ from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters import closed_form
 from simnet.interpreters.engine import run
 from simnet.interpreters.estimate import estimate
+from simnet.interpreters.network import OverBudget
 from simnet.interpreters.simulate import simulate
 from simnet.paths import UniformPaths
 from simnet.schedule import Op, Schedule, Step, Transfer
@@ -109,6 +110,28 @@ def test_the_engine_takes_estimate_where_exact_and_else_simulates_the_small() ->
     assert run(schedule, 16_000, paths, COST, engine="simulate").engine == "simulate"
     with pytest.raises(InvalidInput, match="auto, estimate, simulate"):
         run(schedule, 16_000, paths, COST, engine="guess")
+
+
+def test_a_simulation_unasked_is_given_up_for_the_static_share_where_rates_change_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule, paths = build("torus2d", 16, grid=(4, 4)), nodes(4, 4)
+    monkeypatch.setattr("simnet.interpreters.engine.SIMULATED_RATES", 10)
+    timed = run(schedule, 16_007, paths, COST)
+    assert (timed.engine, timed.exact) == ("estimate", False)
+    assert "given up" in timed.reason
+    assert timed.bracket is not None
+    assert timed.bracket.low <= float(simulate(schedule, 16_007, paths, COST).time) <= timed.bracket.high
+    assert run(schedule, 16_007, paths, COST, engine="simulate").engine == "simulate"
+    with pytest.raises(OverBudget):
+        simulate(schedule, 16_007, paths, COST, most_rated=10)
+
+
+@pytest.mark.parametrize("engine", ["auto", "estimate", "simulate"])
+@pytest.mark.parametrize("name", ["direct", "direct_all_to_all", "pairwise_all_to_all"])
+def test_all_pairs_of_very_many_ranks_are_refused_at_once(name: str, engine: str) -> None:
+    with pytest.raises(Unsupported, match=f"{name} on 100000 ranks lists more messages"):
+        run(build(name, 100_000), 1_000_000, UniformPaths(100_000, 1 * US, 1e9), COST, engine=engine)
 
 
 def test_a_message_that_carries_several_ranges_pays_latency_once() -> None:

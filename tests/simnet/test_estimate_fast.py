@@ -84,6 +84,14 @@ def test_uneven_chunks_of_rings_and_tori_are_followed_along_their_orbit() -> Non
             assert Orbit.of(stage, layout) is not None
 
 
+@pytest.mark.parametrize("count", [1, 23, 25, 100, 4799])
+@pytest.mark.parametrize("named", [("ring", {}), ("torus2d", {"grid": (6, 4)}), ("bucket", {})])
+def test_uneven_chunks_on_equal_links_pay_their_own_of_two_prices(named: tuple[str, dict], count: int) -> None:
+    rng = np.random.default_rng(count)
+    for starts in (np.zeros(24), rng.uniform(0, 1e-4, 24)):
+        _same(_case(build(named[0], 24, **named[1]), np.array(count), UniformPaths(24, 1e-6, 12.5e9), starts=starts))
+
+
 def test_the_largest_cases_are_bracketed_where_they_are_not_alike() -> None:
     n = 65_536
     schedule, paths = build("ring", n), UniformPaths(n, 1e-6, 12.5e9)
