@@ -131,7 +131,7 @@ def repeated(item: Step | Repeat) -> tuple[Step, int]:
     return (item.step, item.times) if isinstance(item, Repeat) else (item, 1)
 
 
-LISTED_WORK = 2**28
+LISTED_WORK = 2**27
 """Longer lists of transfers are refused: a pass over them takes minutes. `Repeat` counts once."""
 
 ITEM_WORK, CROWDED_WORK = 1024, 16

@@ -10,6 +10,7 @@ from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters import closed_form
 from simnet.interpreters.engine import run
 from simnet.interpreters.estimate import estimate
+from simnet.interpreters.messages import num_transfers
 from simnet.interpreters.network import OverBudget
 from simnet.interpreters.simulate import simulate
 from simnet.paths import UniformPaths
@@ -132,6 +133,12 @@ def test_a_simulation_unasked_is_given_up_for_the_static_share_where_rates_chang
 def test_all_pairs_of_very_many_ranks_are_refused_at_once(name: str, engine: str) -> None:
     with pytest.raises(Unsupported, match=f"{name} on 100000 ranks lists more messages"):
         run(build(name, 100_000), 1_000_000, UniformPaths(100_000, 1 * US, 1e9), COST, engine=engine)
+
+
+def test_all_pairs_are_listed_up_to_about_2048_ranks() -> None:
+    assert num_transfers(build("direct", 2048)) == 2 * 2048 * 2047
+    with pytest.raises(Unsupported, match="direct on 2100 ranks"):
+        num_transfers(build("direct", 2100))
 
 
 def test_a_message_that_carries_several_ranges_pays_latency_once() -> None:
