@@ -13,6 +13,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realrun.environment import load_average, num_cores
+from realrun.priority import real_time
 from simnet.algorithms.registry import build
 from simnet.calibration import calibrate
 from simnet.collective import Kind
@@ -62,6 +64,14 @@ class _Predicted:
     probes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """Load average before the run, and whether ranks ran at real-time priority."""
+
+    load: float
+    real_time: bool
+
+
 def run(*, quick: bool = False) -> Result:
     """Probe, calibrate, predict and write it down, measure, compare.
 
@@ -74,7 +84,11 @@ def run(*, quick: bool = False) -> Result:
     from realrun.ranks import RankPool
 
     iterations, load = 8 if quick else 20, load_average()
-    with TemporaryDirectory() as folder, RankPool(RANKS) as pool:
+    with (
+        nullcontext(False) if quick else real_time() as raised,
+        TemporaryDirectory() as folder,
+        RankPool(RANKS) as pool,
+    ):
         predicted = _predict(pool, Path(folder), quick, iterations)
         began = time.time()
         measured = _measure(pool, quick, iterations)
@@ -82,7 +96,7 @@ def run(*, quick: bool = False) -> Result:
         compared = compare(
             predicted.rows, read_log(log).measurements, profiles={predicted.profile.name: predicted.profile}
         )
-    return _result(predicted, measured, compared, began, load)
+    return _result(predicted, measured, compared, began, _Conditions(load, raised))
 
 
 def _predict(pool: RankPool, folder: Path, quick: bool, iterations: int) -> _Predicted:
@@ -161,7 +175,11 @@ def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def _result(
-    predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, began: float, load: float
+    predicted: _Predicted,
+    measured: Sequence[Mapping[str, Any]],
+    compared: Comparison,
+    began: float,
+    conditions: _Conditions,
 ) -> Result:
     samples = {(row["algorithm"], row["size_bytes"]): row["samples_s"] for row in measured}
     rows = [
@@ -182,7 +200,7 @@ def _result(
     ]  # fmt: skip
     picture = Picture("times", "Predicted (lines, with their intervals) and measured (points) times.", _drawing(rows))
     tables = [Table("Predicted and measured on this machine", rows)]
-    return Result(rows, claims, tables, [picture], _notes(predicted, measured, compared, load))
+    return Result(rows, claims, tables, [picture], _notes(predicted, measured, compared, conditions))
 
 
 def _spread(samples: Sequence[float]) -> float:
@@ -192,7 +210,7 @@ def _spread(samples: Sequence[float]) -> float:
 
 
 def _notes(
-    predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, load: float
+    predicted: _Predicted, measured: Sequence[Mapping[str, Any]], compared: Comparison, conditions: _Conditions
 ) -> list[str]:
     segments = "; ".join(
         f"up to {'any size' if s.max_bytes is None else f'{s.max_bytes} bytes'} {format_duration(s.latency_s.value)} "
@@ -202,7 +220,7 @@ def _notes(
     refused = sum(point.collective == "exchange" for point in predicted.profile.refused)
     return [
         _accuracy_text(compared.accuracy()),
-        _noise_text(measured, load),
+        _noise_text(measured, conditions),
         f"A message while all ranks exchange, as fitted to {len(predicted.profile.points)} probe rows "
         f"({refused} refused, probe {predicted.probes} of at most {MOST_PROBES}): {segments}.",
     ]
@@ -217,17 +235,18 @@ def _accuracy_text(figures: Accuracy) -> str:
     )
 
 
-def _noise_text(measured: Sequence[Mapping[str, Any]], load: float) -> str:
+def _noise_text(measured: Sequence[Mapping[str, Any]], conditions: _Conditions) -> str:
     environment = measured[0]["environment"]
     spread = float(np.median([_spread(row["samples_s"]) for row in measured]))
     shared = f"{RANKS} ranks share {environment['cores']} cores, so times include waiting for a core. "
     busy = (
-        f"The machine was busy before the run (load average {load:.1f} on {environment['cores']} cores), "
+        f"The machine was busy before the run (load average {conditions.load:.1f} on {environment['cores']} cores), "
         "which no prediction knows of. "
     )
     return (
         (shared if environment["ranks_exceed_cores"] else "")
-        + (busy if load > BUSY else "")
+        + (busy if conditions.load > BUSY else "")
+        + ("Ranks ran at real-time priority. " if conditions.real_time else "Ranks ran at their usual priority. ")
         + (f"The middle half of a row's samples spans {spread:.0%} of their median (median over rows).")
     )
 
