@@ -7,20 +7,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def raise_priority(priority: int) -> bool:
+    """Ask for a real-time priority; whether it was given.
+
+    Systems without real-time scheduling have none, and a container may refuse it even to root.
+    """
+    if not hasattr(os, "sched_setscheduler"):
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
+    except PermissionError:
+        return False
+    return True
+
+
 @contextmanager
 def real_time() -> Iterator[bool]:
-    """Run at the lowest real-time priority inside the block, and so every process started there; yields whether.
-
-    Systems without real-time scheduling, and users or containers that may not ask for it, get their usual priority.
-    """
-    raised, before = False, None
-    if hasattr(os, "sched_setscheduler"):
-        before = os.sched_getscheduler(0), os.sched_getparam(0)
-        try:
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
-            raised = True
-        except PermissionError:
-            pass
+    """Run at the lowest real-time priority inside the block, and so every process started there; yields whether."""
+    before = (os.sched_getscheduler(0), os.sched_getparam(0)) if hasattr(os, "sched_getscheduler") else None
+    raised = raise_priority(1)
     try:
         yield raised
     finally:

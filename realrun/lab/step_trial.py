@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,9 +22,10 @@ import torch.distributed as dist
 from realrun.gradients import GradientBuckets, reducer
 from realrun.lab.network import current
 from realrun.lab.ranks import start
-from realrun.lab.trial import REALTIME_PRIORITY, raise_priority
+from realrun.lab.trial import REALTIME_PRIORITY
 from realrun.launch import detect, join
 from realrun.models import build
+from realrun.priority import raise_priority
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import MIB, Bytes, Seconds
 
@@ -150,8 +149,7 @@ def _compute_below_the_network() -> None:
 
     A computation at the same priority would not let them in for 100 ms, and nothing would overlap.
     """
-    with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(REALTIME_PRIORITY // 2))
+    raise_priority(REALTIME_PRIORITY // 2)
 
 
 def _rounds(trial: StepTrial, alone: _Stepper, overlapped: _Stepper, serial: _Stepper) -> dict[str, Any]:
@@ -202,7 +200,7 @@ def _work(file: str) -> None:
     if launch is None:
         raise InvalidInput("start this with realrun lab run; no launcher told it its rank")
     torch.set_num_threads(1)
-    raise_priority()
+    raise_priority(REALTIME_PRIORITY)
     join(launch, backend="gloo")
     overlapped, serial = (_Stepper(trial, exchange=True, overlap=overlap) for overlap in (True, False))
     for stepper in (overlapped, serial):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from realrun.lab.network import current
 from realrun.lab.ranks import Ranks, start
 from realrun.launch import detect, join
 from realrun.measure import measure
+from realrun.priority import raise_priority
 from simnet.algorithms import registry
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Bytes, Seconds
@@ -101,7 +101,7 @@ def _work(file: str) -> None:
     if launch is None:
         raise InvalidInput("start this with realrun lab run; no launcher told it its rank")
     torch.set_num_threads(1)
-    realtime = raise_priority()
+    realtime = raise_priority(REALTIME_PRIORITY)
     join(launch, backend="gloo")
     for request in requests:
         buffer = torch.zeros(request.size // 4)
@@ -112,15 +112,6 @@ def _work(file: str) -> None:
             print(json.dumps({"samples_s": times, "realtime": realtime}), flush=True)
     dist.barrier()
     dist.destroy_process_group()
-
-
-def raise_priority() -> bool:
-    """Ask for real-time priority; a container may refuse it even to root."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(REALTIME_PRIORITY))
-    except PermissionError:
-        return False
-    return True
 
 
 def _act(request: Request, buffer: torch.Tensor) -> Callable[[], object]:
