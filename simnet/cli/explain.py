@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from simnet.cli import options
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,16 +17,16 @@ if TYPE_CHECKING:
 
 def command(
     *,
-    ranks: Annotated[int, typer.Option(help="How many devices take part.")],
-    cluster: Annotated[str, typer.Option(help="A name from `simnet catalog clusters`, or uniform.")] = "uniform",
-    bandwidth: Annotated[str | None, typer.Option(help="Of every port of uniform, such as '12.5 GB/s'.")] = None,
-    latency: Annotated[str | None, typer.Option(help="Of every message on uniform, such as '1 us'.")] = None,
-    algorithm: Annotated[str, typer.Option(help="A name from `simnet catalog algorithms`.")] = "ring",
-    grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
-    ranks_per_node: Annotated[int | None, typer.Option(help="Devices used of every node; default all.")] = None,
-    size: Annotated[str, typer.Option(help="Bytes per rank; K, M, G = 2**10, 20, 30.")] = "32M",
-    dtype: Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, ...")] = "float",
-    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
+    ranks: options.Ranks,
+    cluster: options.Cluster = "uniform",
+    bandwidth: options.Bandwidth = None,
+    latency: options.Latency = None,
+    algorithm: options.Algorithm = "ring",
+    grid: options.Grid = None,
+    ranks_per_node: options.RanksPerNode = None,
+    size: options.Size = "32M",
+    dtype: options.Dtype = "float",
+    catalog: options.Catalog = None,
     top: Annotated[int, typer.Option(help="Links and hops to show.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="One object per term, hop and link.")] = False,
 ) -> None:
