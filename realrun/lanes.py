@@ -9,6 +9,7 @@ order; channels run beside each other. Two kinds of lane run the same loop:
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from simnet.schedule import Op
 from simnet.units import Seconds
 
 Buffers = tuple[torch.Tensor, torch.Tensor]
+EXIT_GRACE: Seconds = 5.0
 
 
 class Lane:
@@ -64,7 +66,7 @@ class HostLane(Lane):
 
     def __init__(self, group: dist.ProcessGroup, timeout: Seconds) -> None:
         super().__init__(group, timeout)
-        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pending = 0
         self._lock = threading.Lock()
@@ -77,14 +79,24 @@ class HostLane(Lane):
             if (in_thread or busy) and self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="realrun-lane", daemon=True)
                 self._thread.start()
+                atexit.register(self.close)
         if in_thread or busy:
             self._tasks.put(task)
         else:
             self._finish(task)
 
+    def close(self) -> None:
+        """End the thread after the tasks it has; gives up on them after `EXIT_GRACE`.
+
+        A thread that comes back from torch's code while the interpreter is being taken down aborts the process.
+        """
+        if self._thread is not None:
+            self._tasks.put(None)
+            self._thread.join(EXIT_GRACE)
+
     def _work(self) -> None:
-        while True:
-            self._finish(self._tasks.get())
+        while (task := self._tasks.get()) is not None:
+            self._finish(task)
 
     def _finish(self, task: Callable[[], None]) -> None:
         try:
