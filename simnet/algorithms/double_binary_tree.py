@@ -25,11 +25,18 @@ def _variants(world_size: int) -> Iterable[Options]:
 def _traffic(world_size: int, ranks_per_node: int = 1, segments: int = SEGMENTS) -> Traffic:
     nodes = world_size // ranks_per_node
     node, place = np.divmod(np.arange(world_size), ranks_per_node)
-    buffers = 2 * ((place < ranks_per_node - 1) + (place > 0).astype(np.int64))
+    chain = (place < ranks_per_node - 1) + (place > 0).astype(np.int64)
+    buffers, messages = 2 * chain, chain * (segments + nodes - 1 if _pace(nodes) == 1 else 2 * segments)
     for acts_as in (np.arange(nodes), complement(nodes)):
         children = (acts_as % 2 == 0) * np.where(acts_as > 0, 1 + (acts_as + 1 < nodes), nodes > 1)
-        buffers += (place == 0) * ((acts_as > 0) + children)[node]
-    return Traffic(buffers * segments, buffers / 2)
+        between = (place == 0) * ((acts_as > 0) + children)[node]
+        buffers, messages = buffers + between, messages + between * segments
+    return Traffic(messages, buffers / 2)
+
+
+def _pace(nodes: int) -> int:
+    """Steps from one segment to the next: two nodes send one tree's up while they receive the other's."""
+    return 1 if nodes <= 2 else 2
 
 
 @algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_traffic)
@@ -39,6 +46,8 @@ def double_binary_tree(world_size: int, *, ranks_per_node: int = 1, segments: in
     Ranks that are inner in one tree are leaves in the other (one rank of an odd number has one child
     in both). Edges are coloured so that in every step every rank sends and receives at most one message
     between nodes. A rank sends S/2 bytes to its parent and to each child in each tree, in `segments` messages each.
+    With one or two nodes both trees use every step; in a chain their segments then share messages, segments + nodes - 1
+    each way.
 
     Parameters
     ----------
@@ -49,9 +58,10 @@ def double_binary_tree(world_size: int, *, ranks_per_node: int = 1, segments: in
     size = require_group(world_size, ranks_per_node)
     trees = two_trees(world_size // size)
     parents, colours = with_chains(trees, two_colours(trees), size)
-    times = edge_times(parents, colours)
-    down = pipeline(_edges(parents, times, Op.COPY), segments, every=2)
-    up = pipeline(_edges(parents, times, Op.REDUCE), segments, every=2)
+    every = _pace(world_size // size)
+    times = edge_times(parents, colours, every)
+    down = pipeline(_edges(parents, times, Op.COPY), segments, every=every)
+    up = pipeline(_edges(parents, times, Op.REDUCE), segments, every=every)
     return then(up, down, name="double_binary_tree", collective=Collective(Kind.ALL_REDUCE))
 
 

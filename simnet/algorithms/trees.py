@@ -32,25 +32,26 @@ def two_trees(world_size: int) -> IntArray:
 def with_chains(parents: IntArray, colours: IntArray, size: int) -> tuple[IntArray, IntArray]:
     """Give every rank of two trees over nodes a chain of its node's further ranks; parents and colours, each (2, n).
 
-    The chain of one tree is used in even steps, that of the other in odd ones.
+    Colours alternate along a chain and between the trees: a rank in it sends once and receives once a step.
     """
     ranks = np.arange(parents.shape[1] * size)
-    node, inside = ranks // size, ranks % size > 0
-    chained = np.where(inside, ranks - 1, parents[:, node] * size)
-    return chained, np.where(inside, np.array([[0], [1]]), colours[:, node])
+    node, place = np.divmod(ranks, size)
+    chained = np.where(place > 0, ranks - 1, parents[:, node] * size)
+    alternating = (place + np.array([[0], [1]])) % 2
+    return chained, np.where(place > 0, alternating, colours[:, node])
 
 
-def edge_times(parents: IntArray, colours: IntArray) -> IntArray:
+def edge_times(parents: IntArray, colours: IntArray, every: int) -> IntArray:
     """Step in which each rank hears from its parent, shape (2, world_size); ROOT for the roots.
 
-    Times grow down each tree, and each is even or odd as the edge's colour is.
+    Times grow down each tree; with a new segment `every` two steps each is even or odd as the edge's colour is.
     """
     ranks = np.arange(parents.shape[1])
     time, before = np.full_like(parents, ROOT), None
     while before is None or not np.array_equal(time, before):
         before = time
         above = np.take_along_axis(time, parents, axis=1) + 1
-        time = np.where(parents == ranks, ROOT, above + (above + colours) % 2)
+        time = np.where(parents == ranks, ROOT, above + (above + colours) % every)
     return time
 
 

@@ -21,9 +21,9 @@ COST = AlphaBeta()
 GB = 1e9
 
 
-def _busbw(name: str, paths: Paths, size: int) -> float:
+def _busbw(name: str, paths: Paths, size: int, *, ranks_per_node: int | None = None) -> float:
     n = paths.world_size
-    schedule = build(name, n)
+    schedule = build(name, n, ranks_per_node=ranks_per_node)
     count = size // 4 // schedule.num_chunks * schedule.num_chunks
     time = float(run(schedule, count, paths, COST, engine="estimate").time)
     return busbw(Kind.ALL_REDUCE, n, 4 * count, time)
@@ -32,16 +32,26 @@ def _busbw(name: str, paths: Paths, size: int) -> float:
 def test_on_two_nodes_a_tree_shows_more_busbw_than_the_nic_and_a_ring_the_nic() -> None:
     """Case 2 (nccl-tests 196, 22): 2 x 8 devices, 12.5 GB/s NIC; limits are 12.5 for a ring and 23.4 for a tree."""
     paths = nodes(2, 8, nic=12.5 * GB, pair=450 * GB)
-    ring, tree = _busbw("ring", paths, 2**30), _busbw("double_binary_tree", paths, 2**30)
+    ring, tree = _busbw("ring", paths, 2**30), _busbw("double_binary_tree", paths, 2**30, ranks_per_node=8)
+    limit = 2 * 15 / 16 * 12.5 * GB
     assert ring == pytest.approx(12.5 * GB, rel=0.01)
-    assert 12.5 * GB < tree <= 2 * 15 / 16 * 12.5 * GB
+    assert 0.99 * limit < tree <= limit
+
+
+def test_both_trees_of_two_nodes_use_the_nic_at_once() -> None:
+    """Links inside a node four times as wide as the NIC: only the first segments' way along a chain is missing."""
+    paths = nodes(2, 8, nic=12.5 * GB, pair=50 * GB)
+    tree = _busbw("double_binary_tree", paths, 2**30, ranks_per_node=8)
+    segments, hops, narrower = 32, 7, 12.5 / 50
+    limit = 2 * 15 / 16 * 12.5 * GB
+    assert limit / (1 + 2 * hops * narrower / segments) < tree < limit
 
 
 def test_on_five_nodes_a_ring_beats_a_tree() -> None:
     """Case 37 (nccl 1368): 5 x 8 devices, 200 GB/s per node: ring about 190, tree about 150 GB/s."""
     paths = nodes(5, 8, nic=200 * GB, pair=450 * GB)
-    ring, tree = _busbw("ring", paths, 2**30), _busbw("double_binary_tree", paths, 2**30)
-    assert 0.4 * ring < tree < ring <= 200 * GB
+    ring, tree = _busbw("ring", paths, 2**30), _busbw("double_binary_tree", paths, 2**30, ranks_per_node=8)
+    assert 0.7 * ring < tree < ring <= 200 * GB
 
 
 def test_mid_sizes_lose_busbw_with_the_nodes_under_a_ring() -> None:
