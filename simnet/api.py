@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from simnet.hardware import Cluster
     from simnet.prediction import RunPrediction, StepPrediction
     from simnet.scenario import Scenario
-    from simnet.step_model import Interval
 
 
 def cluster(name: str, *, catalog: str | Path | None = None) -> Cluster:
@@ -27,7 +26,9 @@ def cluster(name: str, *, catalog: str | Path | None = None) -> Cluster:
     return _catalog.load_cluster(name, catalog)
 
 
-def predict(scenario: str | Scenario, changes: Mapping[str, Any] | None = None) -> StepPrediction:
+def predict(
+    scenario: str | Scenario, changes: Mapping[str, Any] | None = None, *, catalog: str | Path | None = None
+) -> StepPrediction:
     """Predict one training step of a scenario: time, speed and efficiencies with 80 % intervals, and a breakdown.
 
     Parameters
@@ -35,6 +36,7 @@ def predict(scenario: str | Scenario, changes: Mapping[str, Any] | None = None) 
     scenario : name in the catalogue, path of a TOML file, or a record
     changes : fields to change first, by dotted name, such as {"job.devices": 64, "bandwidth.inter": 2.0};
         another number of devices leaves the grid of the schedule to its default
+    catalog : folder with catalogue files of your own
 
     Examples
     --------
@@ -45,21 +47,23 @@ def predict(scenario: str | Scenario, changes: Mapping[str, Any] | None = None) 
     """
     from simnet.prediction import predict_step
 
-    return predict_step(_scenario(scenario, changes))
+    return predict_step(_scenario(scenario, changes, catalog), catalog=catalog)
 
 
-def predict_run(scenario: str | Scenario, changes: Mapping[str, Any] | None = None) -> RunPrediction:
+def predict_run(
+    scenario: str | Scenario, changes: Mapping[str, Any] | None = None, *, catalog: str | Path | None = None
+) -> RunPrediction:
     """Predict the whole run of a scenario's recipe: time to train and the steps it is made of; see `predict`."""
     from simnet import prediction
 
-    return prediction.predict_run(_scenario(scenario, changes))
+    return prediction.predict_run(_scenario(scenario, changes, catalog), catalog=catalog)
 
 
-def _scenario(scenario: str | Scenario, changes: Mapping[str, Any] | None) -> Scenario:
+def _scenario(scenario: str | Scenario, changes: Mapping[str, Any] | None, catalog: str | Path | None) -> Scenario:
     from simnet.prediction import with_devices
     from simnet.scenario import changed, load_scenario
 
-    found = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    found = load_scenario(scenario, catalog) if isinstance(scenario, str) else scenario
     changes = changes or {}
     if isinstance(changes.get("job.devices"), int) and changes["job.devices"] != found.job.devices:
         found = with_devices(found, changes["job.devices"])
@@ -104,16 +108,16 @@ def answer(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    settings : those of `predict_collective`; or `scenario` and changes by dotted name as in `predict`, with
+    settings : those of `predict_collective`; or `scenario`, `catalog` and changes by dotted name as in `predict`, with
         `run = true` for the time to train beside the step.
     """
     if "scenario" not in settings:
         return _collective_rows(settings)
-    changes = {name: value for name, value in settings.items() if name not in ("scenario", "run")}
+    changes = {name: value for name, value in settings.items() if name not in ("scenario", "run", "catalog")}
     if not settings.get("run"):
-        return [_step_row(predict(settings["scenario"], changes))]
-    found = predict_run(settings["scenario"], changes)
-    return [_step_row(found.step) | _interval("train_s", found.time_s)]
+        return [_step_row(predict(settings["scenario"], changes, catalog=settings.get("catalog")))]
+    found = predict_run(settings["scenario"], changes, catalog=settings.get("catalog"))
+    return [_step_row(found.step) | found.time_s.columns("train_s")]
 
 
 def _step_row(step: StepPrediction) -> dict[str, Any]:
@@ -122,12 +126,8 @@ def _step_row(step: StepPrediction) -> dict[str, Any]:
         "global_batch": step.global_batch,
     }  # fmt: skip
     for name in ("step_s", "samples_per_s", "efficiency_device", "efficiency_node"):
-        row |= _interval(name, getattr(step, name))
+        row |= getattr(step, name).columns(name)
     return row | {f"{part}_s": value for part, value in step.parts_s.items()} | {"basis": step.basis}
-
-
-def _interval(name: str, interval: Interval) -> dict[str, float]:
-    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {

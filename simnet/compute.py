@@ -109,13 +109,14 @@ class ComputeProfile:
 def unit_of(device: Device, precision: Precision | str) -> str:
     """Class of arithmetic a precision runs in: "matrix" units with 16-bit factors, "tf32" ones, or plain "fp32".
 
-    Tensor cores and TPU matrix units are one class; a 16-bit precision on a device without them runs in the other.
+    Tensor cores and TPU matrix units are one class; a 16-bit precision that the device's do not take (bf16 on a V100),
+    or on a device without them, runs in the other.
     """
     wanted = Precision(precision)
     if wanted is Precision.TF32 and wanted in device.peaks:
         return "tf32"
-    reduced = [p for p in (Precision.MIXED, Precision.BF16) if p in device.peaks]
-    return "matrix" if not _is_wide(wanted) and reduced else "fp32"
+    units = [device.peaks[unit].value for unit in (Precision.MIXED, Precision.BF16) if unit in device.peaks]
+    return "matrix" if not _is_wide(wanted) and device.peak(wanted).value in units else "fp32"
 
 
 def _is_wide(precision: Precision) -> bool:

@@ -53,11 +53,12 @@ class Precision(StrEnum):
     MIXED = "mixed"
 
 
-# A device without the exact unit uses the next best one; nothing but fp32 units serves fp32.
+# A device without the exact unit uses the next best one; nothing but fp32 units serves fp32. A peak for fp16 is that of
+# plain units: a matrix unit that takes 16-bit factors and adds in 32 bits serves fp16 as well, and is quicker.
 _UNITS = {
     Precision.FP32: (Precision.FP32,),
     Precision.TF32: (Precision.TF32, Precision.FP32),
-    Precision.FP16: (Precision.FP16, Precision.FP32),
+    Precision.FP16: (Precision.FP16, Precision.MIXED, Precision.FP32),
     Precision.BF16: (Precision.BF16, Precision.FP32),
     Precision.MIXED: (Precision.MIXED, Precision.BF16, Precision.FP16, Precision.FP32),
 }

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simnet import compute
+from simnet.catalog.loader import Folder
 from simnet.errors import InvalidInput
 from simnet.hardware import Cluster
 from simnet.recipe import Recipe, constant
@@ -66,14 +67,16 @@ class RunPrediction:
     time_s: Interval
 
 
-def predict_step(scenario: Scenario, *, profile: compute.ComputeProfile | None = None) -> StepPrediction:
-    """Predict one training step of a scenario.
+def predict_step(
+    scenario: Scenario, *, profile: compute.ComputeProfile | None = None, catalog: Folder = None
+) -> StepPrediction:
+    """Predict one training step of a scenario; `catalog` is a folder with files of your own.
 
     Raises
     ------
     InvalidInput : unknown names, more devices than the cluster has, or a batch that does not fit into memory.
     """
-    return step_of(StepModel(scenario, profile))
+    return step_of(StepModel(scenario, profile, catalog=catalog))
 
 
 def step_of(model: StepModel) -> StepPrediction:
@@ -117,14 +120,16 @@ def _require_devices(scenario: Scenario, cluster: Cluster) -> None:
         )
 
 
-def predict_run(scenario: Scenario, *, profile: compute.ComputeProfile | None = None) -> RunPrediction:
+def predict_run(
+    scenario: Scenario, *, profile: compute.ComputeProfile | None = None, catalog: Folder = None
+) -> RunPrediction:
     """Predict the whole run of a scenario's recipe, every batch of its schedule with its own step.
 
     Raises
     ------
     InvalidInput : as `predict_step`, or a recipe that is unknown.
     """
-    return run_of(StepModel(scenario, profile))
+    return run_of(StepModel(scenario, profile, catalog=catalog))
 
 
 def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPrediction:

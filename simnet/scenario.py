@@ -9,10 +9,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from simnet.catalog.loader import Folder, file_text
+from simnet.catalog.loader import scenarios as catalogued
 from simnet.errors import InvalidInput
 from simnet.hardware import Precision
 from simnet.units import Dimension, parse, parse_size
@@ -359,18 +360,14 @@ def _with_key(part: Any, key: str, value: Any) -> Any:
     return replace(part, **{key: value})
 
 
-def scenarios() -> dict[str, str]:
-    """Return names and summaries of the catalogue's scenarios."""
-    folder = resources.files("simnet").joinpath("catalog/scenarios")
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-    return {
-        f.name.removesuffix(".toml"): str(tomllib.loads(f.read_text(encoding="utf-8")).get("summary", ""))
-        for f in files
-    }
+def scenarios(folder: Folder = None) -> dict[str, str]:
+    """Return names and summaries of the catalogue's scenarios, those of a folder of your own among them."""
+    found = {name: _parsed(file_text("scenarios", name, folder), name) for name in catalogued(folder)}
+    return {name: str(values.get("summary", "")) for name, values in found.items()}
 
 
-def load_scenario(name: str) -> Scenario:
-    """Read a scenario of the catalogue by name, or a TOML file by path.
+def load_scenario(name: str, folder: Folder = None) -> Scenario:
+    """Read a scenario of the catalogue by name, or a TOML file by path; a folder of your own comes first.
 
     Raises
     ------
@@ -378,16 +375,18 @@ def load_scenario(name: str) -> Scenario:
     """
     if name.endswith(".toml") or "/" in name:
         text = _read(Path(name))
+    elif name in (known := catalogued(folder)):
+        text = file_text("scenarios", name, folder)
     else:
-        file = resources.files("simnet").joinpath(f"catalog/scenarios/{name}.toml")
-        if not file.is_file():
-            raise InvalidInput(f"unknown scenario {name!r}; name a .toml file or one of {', '.join(scenarios())}")
-        text = file.read_text(encoding="utf-8")
+        raise InvalidInput(f"unknown scenario {name!r}; name a .toml file or one of {', '.join(known)}")
+    return parse_scenario(_parsed(text, name), where=name)
+
+
+def _parsed(text: str, name: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{name} is no TOML file: {error}") from error
-    return parse_scenario(values, where=name)
 
 
 def _read(path: Path) -> str:

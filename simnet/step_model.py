@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from simnet import buckets, compute
 from simnet.catalog import load_cluster
+from simnet.catalog.loader import Folder
 from simnet.catalog.models import load_model
 from simnet.costs import registry as costs
 from simnet.costs.model import CostModel
@@ -56,17 +57,29 @@ class Interval:
         low, high = np.quantile(draws, [0.1, 0.9])
         return cls(value, float(min(low, value)), float(max(high, value)))
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Columns of a row: the value under its name, its ends with `_low` and `_high` added."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Random numbers by the name of what they stand for; the same name gives the same draws."""
+    """Random numbers by the name of what they stand for; the same name gives the same draws.
+
+    Names in `others` stand for something else here than elsewhere, and have draws of their own.
+    """
 
     seed: int
     size: int
+    others: tuple[str, ...] = ()
+
+    def apart(self, *names: str) -> Inputs:
+        """Return the same numbers but for those of some names, which are drawn by themselves."""
+        return replace(self, others=(*self.others, *names))
 
     def normal(self, name: str) -> FloatArray:
         """Standard normal numbers, (size,)."""
-        return np.random.default_rng([self.seed, zlib.crc32(name.encode())]).standard_normal(self.size)
+        return self._generator(name).standard_normal(self.size)
 
     def lognormal(self, name: str, interval: Interval) -> FloatArray:
         """Numbers whose logs are normal, 80 % of them in the interval; all equal where it has no width."""
@@ -77,7 +90,11 @@ class Inputs:
 
     def uniform(self, name: str) -> FloatArray:
         """Numbers from 0 to 1, (size,)."""
-        return np.random.default_rng([self.seed, zlib.crc32(name.encode())]).random(self.size)
+        return self._generator(name).random(self.size)
+
+    def _generator(self, name: str) -> np.random.Generator:
+        own = f"another {name}" if name in self.others else name
+        return np.random.default_rng([self.seed, zlib.crc32(own.encode())])
 
 
 @cache
@@ -91,13 +108,15 @@ def known_variation() -> dict[str, Interval]:
 class StepModel:
     """A scenario with everything about it looked up; `evaluate` gives the step at any number of its devices."""
 
-    def __init__(self, scenario: Scenario, profile: compute.ComputeProfile | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, profile: compute.ComputeProfile | None = None, *, catalog: Folder = None
+    ) -> None:
         self.scenario = scenario
         self.profile = profile or compute.load_profile()
-        cluster = load_cluster(scenario.job.cluster)
+        cluster = load_cluster(scenario.job.cluster, catalog)
         self.cluster: Cluster = scaled(cluster, scenario.bandwidth, scenario.latency)
         self.device: Device = self.cluster.node.device
-        self.model: Model = load_model(scenario.job.model)
+        self.model: Model = load_model(scenario.job.model, catalog)
         self.inputs = Inputs(scenario.seed, scenario.draws)
         self._priced: dict[tuple[int, tuple[float, ...]], Prices] = {}
 

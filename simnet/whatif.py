@@ -1,243 +1,112 @@
-"""What a change would do to a step: changes in words, each alone and all together.
-
-Changes are read from a closed list of forms, "inter-node bandwidth x2" among them; a change nobody knows is refused
-with the list.
-"""
+"""What changes would do to a step: each alone and all together, with the 80 % interval of its gain."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from simnet.catalog.loader import Folder
+from simnet.changes import RULES, Change, parse_change
 from simnet.errors import InvalidInput, SimnetError
-from simnet.prediction import StepPrediction, predict_step, with_devices
-from simnet.scenario import Input, Scenario
-from simnet.units import Dimension, parse
+from simnet.prediction import StepPrediction, step_of
+from simnet.scenario import Scenario
+from simnet.step_model import Interval, StepModel
 from simnet.workload import ITEM_BYTES
-
-Apply = Callable[[Scenario], Scenario]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change in the words it was asked for in, and what it does to a scenario."""
-
-    text: str
-    apply: Apply
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    pattern: str
-    example: str
-    build: Callable[[re.Match[str]], Apply]
-
-
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-_RULES = {"ddp": "ddp", "horovod": "horovod", "one": "one_bucket", "per layer": "per_layer", "lazy": "lazy_fusion"}
-
-
-def _scale(match: re.Match[str]) -> Apply:
-    wires, factor = match["place"], float(match["factor"])
-
-    def scaled(factors: Mapping[str, float]) -> dict[str, float]:
-        return {**factors, wires: factors.get(wires, 1.0) * factor}
-
-    def apply(scenario: Scenario) -> Scenario:
-        if match["what"] == "bandwidth":
-            return replace(scenario, bandwidth=scaled(scenario.bandwidth))
-        return replace(scenario, latency=scaled(scenario.latency))
-
-    return apply
-
-
-def _exchange(**fixed: Callable[[str], Any]) -> Callable[[re.Match[str]], Apply]:
-    """Set fields of the exchange from the match's group `value`."""
-
-    def build(match: re.Match[str]) -> Apply:
-        fields = {name: read(match["value"]) for name, read in fixed.items()}
-        return lambda scenario: scenario.with_exchange(**fields)
-
-    return build
-
-
-def _bucket_size(match: re.Match[str]) -> Apply:
-    size = int(parse(match["value"], Dimension.INFORMATION, name="bucket"))
-
-    def apply(scenario: Scenario) -> Scenario:
-        rule = scenario.exchange.buckets
-        options = {"ddp": {"cap": size}, "horovod": {"threshold": size}, "lazy_fusion": {"threshold": size}}
-        if rule not in options:
-            return scenario.with_exchange(buckets="lazy_fusion", bucket_options={"threshold": size})
-        return scenario.with_exchange(bucket_options={**scenario.exchange.bucket_options, **options[rule]})
-
-    return apply
-
-
-def _algorithm(match: re.Match[str]) -> Apply:
-    options: dict[str, Any] = {}
-    if match["grid"]:
-        columns, rows = match["grid"].split("x")
-        options = {"grid": (int(columns), int(rows))}
-    return lambda scenario: scenario.with_exchange(algorithm=match["value"], options=options)
-
-
-def _job(**fixed: Callable[[str], Any]) -> Callable[[re.Match[str]], Apply]:
-    def build(match: re.Match[str]) -> Apply:
-        fields = {name: read(match["value"]) for name, read in fixed.items()}
-        return lambda scenario: scenario.with_job(**fields)
-
-    return build
-
-
-def _optimizer(name: str) -> Callable[[re.Match[str]], Apply]:
-    def build(match: re.Match[str]) -> Apply:
-        changed = {name: match["value"] == "on"}
-        return lambda scenario: replace(scenario, optimizer=replace(scenario.optimizer, **changed))
-
-    return build
-
-
-def _group(match: re.Match[str]) -> Apply:
-    size = int(match["value"])
-    return lambda scenario: replace(scenario, batch_norm=replace(scenario.batch_norm, group=size))
-
-
-def _spread(match: re.Match[str]) -> Apply:
-    value = float(match["value"]) / 100
-    return lambda scenario: replace(scenario, variation=replace(scenario.variation, between_ranks=value))
-
-
-def _input(**fixed: Callable[[re.Match[str], Input], Any]) -> Callable[[re.Match[str]], Apply]:
-    """Set fields of the input pipeline, from the match and the input as it is."""
-
-    def build(match: re.Match[str]) -> Apply:
-        def apply(scenario: Scenario) -> Scenario:
-            if scenario.input is None:
-                raise InvalidInput(
-                    f"scenario {scenario.name!r} has no table [input] to change; describe the input first"
-                )
-            fields = {name: read(match, scenario.input) for name, read in fixed.items()}
-            return replace(scenario, input=replace(scenario.input, **fields))
-
-        return apply
-
-    return build
-
-
-def _devices(match: re.Match[str]) -> Apply:
-    return lambda scenario: with_devices(scenario, int(match["value"]))
-
-
-_NUMBER = r"(?P<value>\d+(?:\.\d+)?)"
-_WHOLE = r"(?P<value>\d+)"
-_FORMS = (
-    _Form(r"(?P<place>inter|intra|[\w.]+\.\w+)(?:-node)? (?P<what>bandwidth|latency) x(?P<factor>\d+(?:\.\d+)?)",
-          "inter-node bandwidth x2", _scale),
-    _Form(r"gradients (?P<value>fp32|fp16|bf16)", "gradients fp16", _exchange(gradient_dtype=lambda v: _DTYPES[v])),
-    _Form(r"bucket (?P<value>\d.*)", "bucket 100 MB", _bucket_size),
-    _Form(r"buckets (?P<value>ddp|horovod|one|per layer|lazy)", "buckets ddp",
-          _exchange(buckets=lambda v: _RULES[v], bucket_options=lambda v: {})),
-    _Form(r"algorithm (?P<value>\w+)(?: (?P<grid>\d+x\d+))?", "algorithm torus2d", _algorithm),
-    _Form(r"overlap (?P<value>on|off)", "overlap off", _exchange(overlap=lambda v: v == "on")),
-    _Form(rf"lanes {_WHOLE}", "lanes 2", _exchange(lanes=int)),
-    _Form(rf"compression {_NUMBER}", "compression 4", _exchange(compression=float)),
-    _Form(rf"interference {_NUMBER} ?%", "interference 0 %", _exchange(interference=lambda v: float(v) / 100)),
-    _Form(rf"per-device batch {_WHOLE}", "per-device batch 64", _job(per_device_batch=int)),
-    _Form(rf"accumulation {_WHOLE}", "accumulation 4", _job(accumulation=int)),
-    _Form(r"precision (?P<value>fp32|fp16|bf16|mixed)", "precision mixed", _job(precision=str)),
-    _Form(r"framework (?P<value>[\w.-]+)", "framework mxnet-2018", _job(framework=str)),
-    _Form(r"model (?P<value>[\w.-]+)", "model resnet101", _job(model=str)),
-    _Form(r"cluster (?P<value>[\w.-]+)", "cluster dgx-1v", _job(cluster=str)),
-    _Form(rf"devices {_WHOLE}", "devices 512", _devices),
-    _Form(rf"batch-norm group {_WHOLE}", "batch-norm group 16", _group),
-    _Form(r"lars (?P<value>on|off)", "lars off", _optimizer("lars")),
-    _Form(r"loss scaling (?P<value>on|off)", "loss scaling off", _optimizer("loss_scaling")),
-    _Form(rf"spread of ranks {_NUMBER} ?%", "spread of ranks 0 %", _spread),
-    _Form(rf"host cores {_WHOLE}", "host cores 64", _input(cores=lambda m, _: int(m["value"]))),
-    _Form(rf"storage bandwidth x{_NUMBER}", "storage bandwidth x2",
-          _input(storage_bandwidth=lambda m, i: i.storage_bandwidth * float(m["value"]))),
-    _Form(rf"input cached {_NUMBER} ?%", "input cached 100 %", _input(cached=lambda m, _: float(m["value"]) / 100)),
-    _Form(r"decode fused (?P<value>on|off)", "decode fused on", _input(fused=lambda m, _: m["value"] == "on")),
-)  # fmt: skip
-
-
-def parse_change(text: str) -> Change:
-    """Read one change.
-
-    Raises
-    ------
-    InvalidInput : it has none of the known forms; the text shows an example of each.
-    """
-    plain = " ".join(text.split())
-    for form in _FORMS:
-        match = re.fullmatch(form.pattern, plain)
-        if match:
-            return Change(plain, form.build(match))
-    examples = ", ".join(f'"{form.example}"' for form in _FORMS)
-    raise InvalidInput(f"cannot read the change {text!r}; write one like {examples}")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A change and the step with it; `gain` is samples/s over those of the scenario as it is, minus 1."""
+    """A change and the step with it; `gain` is samples/s over those of the scenario as it is, minus 1.
+
+    Both steps share the draws of whatever they have in common, so that its uncertainty cancels out of the gain.
+    """
 
     change: str
-    step_s: float
-    samples_per_s: float
-    gain: float
-    efficiency_device: float
-    efficiency_node: float
+    step_s: Interval
+    samples_per_s: Interval
+    gain: Interval
+    efficiency_device: Interval
+    efficiency_node: Interval
     exposed_s: float
     reason: str = ""
 
+    def row(self) -> dict[str, Any]:
+        """Plain values, with low and high of every interval."""
+        intervals = ("step_s", "samples_per_s", "gain", "efficiency_device", "efficiency_node")
+        row: dict[str, Any] = {"change": self.change}
+        for name in intervals:
+            row |= getattr(self, name).columns(name)
+        return {**row, "exposed_s": self.exposed_s, "reason": self.reason}
 
-def whatif(scenario: Scenario, changes: Sequence[Change], *, together: bool = True) -> list[Outcome]:
-    """The scenario as it is, with each change alone, and with all of them, at the catalogue's values.
+
+def whatif(
+    scenario: Scenario, changes: Sequence[Change], *, together: bool = True, catalog: Folder = None
+) -> list[Outcome]:
+    """The scenario as it is, with each change alone, and with all of them.
 
     Raises
     ------
-    InvalidInput : a change asks for what the scenario cannot have.
+    InvalidInput : a change asks for what the scenario cannot have; the text names the change.
     """
-    plain = replace(scenario, draws=1)
-    base = predict_step(plain)
-    rows = [_outcome("as it is", base, base)]
-    rows += [_outcome(change.text, predict_step(change.apply(plain)), base) for change in changes]
+    base = _Base(scenario, catalog)
+    rows = [base.outcome("as it is", scenario)]
+    rows += [_named(base, change.text, scenario, [change]) for change in changes]
     if together and len(changes) > 1:
-        rows.append(_outcome("all together", predict_step(_all(plain, changes)), base))
+        rows.append(_named(base, "all together", scenario, changes))
     return rows
 
 
-def _all(scenario: Scenario, changes: Iterable[Change]) -> Scenario:
-    for change in changes:
-        scenario = change.apply(scenario)
-    return scenario
+def _named(base: _Base, text: str, scenario: Scenario, changes: Iterable[Change]) -> Outcome:
+    try:
+        for change in changes:
+            scenario = change.apply(scenario)
+        return base.outcome(text, scenario)
+    except SimnetError as error:
+        raise InvalidInput(f'"{text}" cannot be had: {error}') from error
 
 
-def _outcome(text: str, found: StepPrediction, base: StepPrediction) -> Outcome:
-    return Outcome(
-        text, found.step_s.value, found.samples_per_s.value, found.samples_per_s.value / base.samples_per_s.value - 1,
-        found.efficiency_device.value, found.efficiency_node.value, found.parts_s["exposed_exchange"],
-        "" if found.exact else found.reason,
-    )  # fmt: skip
+class _Base:
+    """The step as it is, which others are held against on the same draws."""
+
+    def __init__(self, scenario: Scenario, catalog: Folder) -> None:
+        self._catalog = catalog
+        self._model = StepModel(scenario, catalog=catalog)
+        self._step = step_of(self._model)
+
+    def outcome(self, text: str, scenario: Scenario) -> Outcome:
+        found = self._predict(scenario)
+        rates = found.global_batch / found.draws_s, self._step.global_batch / self._step.draws_s
+        gain = found.samples_per_s.value / self._step.samples_per_s.value - 1
+        return Outcome(
+            text, found.step_s, found.samples_per_s, Interval.of(gain, rates[0] / rates[1] - 1),
+            found.efficiency_device, found.efficiency_node, found.parts_s["exposed_exchange"],
+            "" if found.exact else found.reason,
+        )  # fmt: skip
+
+    def _predict(self, scenario: Scenario) -> StepPrediction:
+        """The step of a scenario; constants of compute from other rows than the base's are drawn by themselves."""
+        if scenario == self._model.scenario:
+            return self._step
+        model = StepModel(scenario, catalog=self._catalog)
+        if model.efficiency != self._model.efficiency:
+            model.inputs = model.inputs.apart("efficiency", "launch")
+        return step_of(model)
 
 
-def best_changes(scenario: Scenario, *, count: int = 3) -> list[Outcome]:
+def best_changes(scenario: Scenario, *, count: int = 3, catalog: Folder = None) -> list[Outcome]:
     """Changes that would help most among those worth asking about, best first.
 
     Candidates that the scenario cannot have, such as a grid its devices do not fill, are left out.
     """
-    base = predict_step(replace(scenario, draws=1))
+    base = _Base(scenario, catalog)
     found = []
     for text in _candidates(scenario):
         try:
-            changed = parse_change(text).apply(replace(scenario, draws=1))
-            found.append(_outcome(text, predict_step(changed), base))
+            found.append(base.outcome(text, parse_change(text).apply(scenario)))
         except SimnetError:
             continue
-    return sorted((o for o in found if o.gain > 1e-4), key=lambda o: -o.gain)[:count]
+    return sorted((o for o in found if o.gain.value > 1e-4), key=lambda o: -o.gain.value)[:count]
 
 
 def _candidates(scenario: Scenario) -> list[str]:
@@ -245,7 +114,7 @@ def _candidates(scenario: Scenario) -> list[str]:
     texts = ["inter-node bandwidth x2", "intra-node bandwidth x2", "inter-node latency x0.5", "spread of ranks 0 %"]
     texts += [f"per-device batch {2 * job.per_device_batch}", f"lanes {2 * exchange.lanes}", "compression 4"]
     texts += [f"algorithm {a}" for a in ("ring", "torus2d", "hierarchical") if a != exchange.algorithm]
-    texts += [f"buckets {name}" for name, rule in _RULES.items() if rule not in (exchange.buckets, "horovod")]
+    texts += [f"buckets {name}" for name, rule in RULES.items() if rule not in (exchange.buckets, "horovod")]
     texts += ["gradients fp16"] if ITEM_BYTES[exchange.gradient_dtype] > 2 else []
     texts += ["overlap on"] if not exchange.overlap else []
     texts += ["lars off"] if scenario.optimizer.lars else []

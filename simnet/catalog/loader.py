@@ -1,6 +1,6 @@
 """Find catalogue files, those of this package and those of a folder of your own, and read them.
 
-A folder of your own has `devices/`, `links/` and `clusters/` like this package; its files come first,
+A folder of your own has `devices/`, `links/`, `clusters/` and `scenarios/` like this package; its files come first,
 so that one named like a file of the package replaces it.
 """
 
@@ -39,6 +39,11 @@ def links(folder: Folder = None) -> list[str]:
 def clusters(folder: Folder = None) -> list[str]:
     """Names of all clusters."""
     return sorted(_found("clusters", folder))
+
+
+def scenarios(folder: Folder = None) -> list[str]:
+    """Names of all scenarios."""
+    return sorted(_found("scenarios", folder))
 
 
 def file_text(kind: str, name: str, folder: Folder = None) -> str:

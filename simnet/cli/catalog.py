@@ -56,8 +56,8 @@ def _file(kind: str, name: str | None, folder: str | None) -> str:
 def _scenarios(folder: str | None = None) -> Iterator[dict[str, Any]]:
     from simnet.scenario import load_scenario, scenarios
 
-    for name, summary in scenarios().items():
-        found = load_scenario(name)
+    for name, summary in scenarios(folder).items():
+        found = load_scenario(name, folder)
         job = found.job
         yield {
             "name": name, "summary": summary, "cluster": job.cluster, "devices": job.devices, "model": job.model,

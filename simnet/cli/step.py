@@ -22,6 +22,7 @@ def command(
     simulate_draws: Annotated[
         int, typer.Option(help="Where the step is not exact: hold it against simulation on so many draws of the links.")
     ] = 0,
+    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict one training step: its parts, its critical path, the link that holds it up, what would help most."""
@@ -31,10 +32,10 @@ def command(
     from simnet.scenario import load_scenario
     from simnet.step_model import StepModel
 
-    asked = load_scenario(scenario)
+    asked = load_scenario(scenario, catalog)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
     asked = replace(asked, draws=draws) if draws is not None else asked
-    model = StepModel(asked)
+    model = StepModel(asked, catalog=catalog)
     found = step_of(model)
     if trace is not None:
         _write(trace, found)
@@ -45,7 +46,7 @@ def command(
     if not found.exact:
         _hold_against_simulation(model, simulate_draws)
     if advice:
-        _advise(model)
+        _advise(model, catalog)
 
 
 def _write(path: Path, found: StepPrediction) -> None:
@@ -79,8 +80,7 @@ def _print_json(found: StepPrediction) -> None:
     )
     row = {name: getattr(found, name) for name in plain}
     for name in intervals:
-        interval = getattr(found, name)
-        row |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+        row |= getattr(found, name).columns(name)
     row |= {f"{name}_s": seconds for name, seconds in found.parts_s.items()}
     row |= {"buckets_bytes": [b.num_bytes for b in found.buckets], "exposed_s": list(found.exposed_s)}
     print_json([row])
@@ -117,8 +117,8 @@ def _print(model: StepModel, found: StepPrediction) -> None:
         print(f"bottleneck link: {entry.kind}; {better} takes {entry.saved:.1%} off the largest all-reduce")
         if entry.saved < 0.02:
             print("  links of other kinds on the same path are as narrow: only better together")
-    print(f"engine: {found.engine or 'none'}, {'exact' if found.exact else 'not exact: ' + found.reason}")
     print(f"compute time: {found.basis}")
+    print(f"engine: {found.engine or 'none'}, {'exact' if found.exact else 'not exact: ' + found.reason}")
 
 
 def _hold_against_simulation(model: StepModel, draws: int) -> None:
@@ -131,9 +131,10 @@ def _hold_against_simulation(model: StepModel, draws: int) -> None:
     print(f"  its error on {error.draws} draws: median {error.median:+.1%}, largest {error.largest:+.1%}")
 
 
-def _advise(model: StepModel) -> None:
+def _advise(model: StepModel, catalog: str | None) -> None:
     from simnet.whatif import best_changes
 
-    print("changes that would help most")
-    for outcome in best_changes(model.scenario):
-        print(f"  {outcome.change:<26} {outcome.gain:+.1%} samples/s")
+    print("changes that would help most, in samples/s")
+    for outcome in best_changes(model.scenario, catalog=catalog):
+        gain = outcome.gain
+        print(f"  {outcome.change:<26} {gain.value:+.1%}, 80 % within {gain.low:+.1%} to {gain.high:+.1%}")

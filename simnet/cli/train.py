@@ -25,6 +25,7 @@ def command(
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="Time to write a checkpoint, where nodes fail.")] = "30 s",
     restart: Annotated[str, typer.Option(help="Time to start again after a failure.")] = "5 min",
+    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict the whole training run of a scenario's recipe."""
@@ -32,9 +33,9 @@ def command(
     from simnet.scenario import load_scenario
     from simnet.step_model import StepModel
 
-    asked = load_scenario(scenario)
+    asked = load_scenario(scenario, catalog)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
-    model = StepModel(asked)
+    model = StepModel(asked, catalog=catalog)
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, restart))
     row = _row(model, found, price_per_hour, pue)
     if json:

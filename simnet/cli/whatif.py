@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from simnet.whatif import Outcome
 
 
 def command(
@@ -12,22 +17,36 @@ def command(
         list[str], typer.Argument(help='Changes such as "inter-node bandwidth x2" or "gradients fp16".')
     ],
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
+    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Predict what changes do to a step of a scenario."""
+    from simnet.changes import parse_change
     from simnet.cli.app import print_json
     from simnet.scenario import load_scenario
-    from simnet.whatif import parse_change, whatif
+    from simnet.whatif import whatif
 
-    rows = whatif(load_scenario(scenario), [parse_change(text) for text in changes])
+    asked = load_scenario(scenario, catalog)
+    rows = whatif(asked, [parse_change(text) for text in changes], catalog=catalog)
     if json:
-        print_json(rows)
+        print_json(row.row() for row in rows)
         return
-    print(f"{'change':<32} {'step':>11} {'samples/s':>12} {'gain':>8} {'of a device':>12} {'of a node':>10}")
-    for row in rows:
-        print(
-            f"{row.change:<32} {row.step_s * 1e3:8.3f} ms {row.samples_per_s:12,.0f} {row.gain:+8.1%} "
-            f"{row.efficiency_device:12.1%} {row.efficiency_node:10.1%}"
-        )
+    for line in lines(rows):
+        print(line)
     if any(row.reason for row in rows):
         print("not exact where ranks share links out of step: the static share is used")
+
+
+def lines(rows: Sequence[Outcome]) -> Iterator[str]:
+    """Table of outcomes, gains with their 80 % intervals."""
+    yield (
+        f"{'change':<32} {'step':>11} {'samples/s':>11} {'gain':>8} {'80 % within':>18} {'of a device':>12} "
+        f"{'of a node':>10}"
+    )
+    for row in rows:
+        gain = row.gain
+        yield (
+            f"{row.change:<32} {row.step_s.value * 1e3:8.3f} ms {row.samples_per_s.value:11,.0f} {gain.value:+8.1%} "
+            f"{f'{gain.low:+.1%} to {gain.high:+.1%}':>18} {row.efficiency_device.value:12.1%} "
+            f"{row.efficiency_node.value:10.1%}"
+        )

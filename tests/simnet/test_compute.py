@@ -94,6 +94,14 @@ def test_a_class_without_rows_is_refused():
 def test_tensor_cores_and_plain_units_are_told_apart():
     assert [unit_of(V100, p) for p in ("fp32", "mixed")] == ["fp32", "matrix"]
     assert unit_of(P40, "mixed") == "fp32"
+    assert [unit_of(load_device("tpu-v3"), p) for p in ("bf16", "mixed", "fp16")] == ["matrix", "matrix", "fp32"]
+
+
+def test_tensor_cores_serve_fp16_but_not_bf16_where_they_take_none():
+    assert V100.peak("fp16") == V100.peak("mixed")
+    assert unit_of(V100, "fp16") == "matrix"
+    assert V100.peak("bf16") == V100.peak("fp32")
+    assert unit_of(V100, "bf16") == "fp32"
 
 
 def test_memory_grows_by_one_sample_at_a_time_and_a_batch_that_does_not_fit_is_refused():
