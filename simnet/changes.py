@@ -147,7 +147,7 @@ FORMS = (
     _Form(rf"accumulation {_WHOLE}", "accumulation 4", _job(accumulation=int)),
     _Form(r"precision (?P<value>fp32|fp16|bf16|mixed)", "precision mixed", _job(precision=str)),
     _Form(r"framework (?P<value>[\w.-]+)", "framework mxnet-2018", _job(framework=str)),
-    _Form(r"model (?P<value>[\w.-]+)", "model resnet101", _job(model=str)),
+    _Form(r"model (?P<value>[\w.-]+)", "model resnet101", _job(model=str, model_options=lambda _: {})),
     _Form(r"cluster (?P<value>[\w.-]+)", "cluster dgx-1v", _job(cluster=str)),
     _Form(rf"devices {_WHOLE}", "devices 512", _devices),
     _Form(rf"batch-norm group {_WHOLE}", "batch-norm group 16", _group),

@@ -26,7 +26,8 @@ class Job:
     """What is trained on what: names of the catalogue, the devices used, and the samples per device and step.
 
     `framework` names a stack whose single-device speed is known ("mxnet-2018"), a framework ("mxnet") or any
-    other word, which widens the interval. `recipe` is a published recipe by name, or empty.
+    other word, which widens the interval. `recipe` is a published recipe by name, or empty. `model_options` go to the
+    builder of the layer table, such as another resolution or sequence length.
     """
 
     cluster: str
@@ -37,6 +38,7 @@ class Job:
     framework: str = ""
     recipe: str = ""
     accumulation: int = 1
+    model_options: Mapping[str, Option] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +264,9 @@ def _table(kind: type[Any], values: Any, where: str) -> Any:
         given["storage_bandwidth"] = _bandwidth(given["storage_bandwidth"], where)
     if "cost_options" in given:
         given["cost_options"] = {key: _cost(key, value, where) for key, value in given["cost_options"].items()}
-    if "options" in given:
-        given["options"] = _frozen(given["options"])
+    for key in ("options", "model_options"):
+        if key in given:
+            given[key] = _frozen(given[key])
     if "grid" in given:
         given["grid"] = tuple(given["grid"])
     try:

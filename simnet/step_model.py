@@ -116,7 +116,7 @@ class StepModel:
         cluster = load_cluster(scenario.job.cluster, catalog)
         self.cluster: Cluster = scaled(cluster, scenario.bandwidth, scenario.latency)
         self.device: Device = self.cluster.node.device
-        self.model: Model = load_model(scenario.job.model, catalog)
+        self.model: Model = load_model(scenario.job.model, catalog, **scenario.job.model_options)
         self.inputs = Inputs(scenario.seed, scenario.draws)
         self._priced: dict[tuple[int, tuple[float, ...]], Prices] = {}
 

@@ -122,10 +122,12 @@ def _precision(fact: Fact) -> dict[str, str]:
     return {}
 
 
-def _model(fact: Fact, stack: str) -> dict[str, str]:
+def _model(fact: Fact, stack: str) -> dict[str, Any]:
     if not fact.id.startswith(("mxnet.p2", "tf.", "horovod.")):
         return {}
     name = MODELS[fact.model]
+    if name == "inception_v3" and stack.startswith("tensorflow"):
+        return {"model": name, "model_options": {"scale": False}}
     return {"model": "alexnet_mxnet" if name == "alexnet" and stack.startswith("mxnet") else name}
 
 

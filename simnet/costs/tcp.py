@@ -31,8 +31,8 @@ class Tcp(Plain):
     medium : "wire" counts preamble, checksum and gap (1,538 bytes for 1,448); "tc" what a Linux traffic shaper
         counts (1,514).
     overhead : s that the kernel adds to the path's latency, both ends together.
-    flow_bandwidth : bytes/s one connection reaches at most; None for no limit. Reports of one process: 1.5 to
-        4.5 GB/s on 100 Gbit/s.
+    flow_bandwidth : bytes/s of data, headers not counted, that one connection reaches at most, as programs measure
+        it; None for no limit. Reports of one process: 1.5 to 4.5 GB/s on 100 Gbit/s.
     flows : connections that share a message.
     buffer : bytes the kernels take in before the receiver is ready.
     """
@@ -89,9 +89,12 @@ class Tcp(Plain):
         return np.ceil(self.segments(num_bytes) / 2) * self.frame
 
     def flow_cap(self, num_bytes: npt.ArrayLike, bandwidth: npt.ArrayLike) -> FloatArray:
-        """Connections times what one reaches, at most the path's bandwidth."""
-        path = np.broadcast_arrays(as_float(num_bytes), as_float(bandwidth))[1]
-        return path if self.flow_bandwidth is None else np.minimum(path, self.flow_bandwidth * self.flows)
+        """Connections times what one reaches with its headers, at most the path's bandwidth."""
+        size, path = np.broadcast_arrays(as_float(num_bytes), as_float(bandwidth))
+        if self.flow_bandwidth is None:
+            return path
+        with_headers = np.where(size > 0, self.wire_bytes(size) / np.maximum(size, 1), 1.0)
+        return np.minimum(path, self.flow_bandwidth * self.flows * with_headers)
 
     def eager(self, num_bytes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Up to the kernels' buffers."""

@@ -19,11 +19,13 @@ def pair(value: int | Pair) -> Pair:
 class Convnet:
     """Collects layers while it follows the shape (channels, height, width) of one image through them.
 
-    Branches set `shape` back to where they start; `concat` and `add` join them.
+    Branches set `shape` back to where they start; `concat` and `add` join them. Batch normalisation has a factor per
+    channel if `scale`, a shift in any case.
     """
 
     shape: tuple[int, int, int]
     layers: list[Layer] = field(default_factory=list)
+    scale: bool = True
 
     def conv(
         self, name: str, out: int, kernel: int | Pair, *,
@@ -38,9 +40,9 @@ class Convnet:
         self._push(name, "conv", before, (out, height, width), parameters=parameters, flop=flop)
 
     def batch_norm(self, name: str) -> None:
-        """Batch normalisation with scale and shift."""
-        channels = (self.shape[0],)
-        parameters = (Tensor("weight", channels), Tensor("bias", channels))
+        """Batch normalisation."""
+        names = ("weight", "bias") if self.scale else ("bias",)
+        parameters = tuple(Tensor(each, (self.shape[0],)) for each in names)
         self._push(name, "batch_norm", self.shape, self.shape, parameters=parameters)
 
     def relu(self, name: str) -> None:

@@ -154,9 +154,14 @@ def _auxiliary(net: Convnet) -> None:
 
 
 @model(source="Szegedy et al., CVPR 2016; layers as torchvision lists them")
-def inception_v3(*, resolution: int = 299, auxiliary: bool = False) -> Layers:
-    """Inception-v3, 23.8 M parameters; `auxiliary` adds the second classifier that torchvision trains with."""
+def inception_v3(*, resolution: int = 299, auxiliary: bool = False, scale: bool = True) -> Layers:
+    """Inception-v3, 23.8 M parameters; `auxiliary` adds the second classifier that torchvision trains with.
+
+    TensorFlow's benchmark normalises without a `scale`: 190 gradients in place of 284. Source: tensorflow/benchmarks,
+    tf_cnn_benchmarks, August 2017, where the models of ResNet alone switch it on.
+    """
     net = images(resolution)
+    net.scale = scale
     _stem(net)
     for letter, pooled in (("b", 32), ("c", 64), ("d", 64)):
         _block_a(net, f"Mixed_5{letter}", pooled)

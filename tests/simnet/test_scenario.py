@@ -8,6 +8,8 @@ import pytest
 
 from simnet.errors import InvalidInput
 from simnet.scenario import BatchNorm, Input, Job, Scenario, changed, load_scenario, parse_scenario, scenarios
+from simnet.step_model import StepModel
+from simnet.changes import parse_change
 
 JOB = {"cluster": "abci", "devices": 16, "model": "resnet50", "per_device_batch": 32}
 
@@ -110,6 +112,7 @@ def test_scenarios_are_listed_with_what_they_assume(capsys):
         ({"job": {**JOB, "cluster": 5}}, "needs cluster as text"),
         ({"job": {**JOB, "precision": "fp8"}}, "precision of scenario 'x' must be one of"),
         ({"exchange": {"options": "a"}}, "needs options as a table"),
+        ({"job": {**JOB, "model_options": 3}}, "needs model_options as a table"),
         ({"exchange": {"options": {"grid": ["a"]}}}, "needs options as a table"),
         ({"exchange": {"overlap": "yes"}}, "needs overlap as true or false"),
         ({"bandwidth": 3}, "needs bandwidth as a table"),
@@ -129,3 +132,12 @@ def test_lists_of_options_are_as_good_as_tuples():
     given = changed(load_scenario("sony-1088"), {"exchange.options": {"grid": [16, 68]}})
     assert given.exchange.options == {"grid": (16, 68)}
     hash(tuple(given.exchange.options.items()))
+
+
+def test_options_of_the_layer_table_reach_the_model():
+    job = load_scenario("uber-16-tcp").with_job(model="inception_v3")
+    with_factors, without = (StepModel(changed(job, {"job.model_options": {"scale": on}})) for on in (True, False))
+    assert (len(with_factors.buckets), len(without.buckets)) == (284, 190)
+    with pytest.raises(InvalidInput, match="inception_v3 takes no option 'depth'"):
+        StepModel(changed(job, {"job.model_options": {"depth": 3}}))
+    assert parse_change("model resnet101").apply(job.with_job(model_options={"scale": False})).job.model_options == {}
