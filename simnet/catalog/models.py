@@ -13,7 +13,7 @@ from simnet.models import registry, table
 from simnet.workload import Model
 
 
-def load_model(name: str, folder: str | Path | None = None, **options: Any) -> Model:
+def load_model(name: str, folder: str | Path | None = None, /, **options: Any) -> Model:
     """Read a model of the folder or of a .toml file, or build one of this package's.
 
     Raises

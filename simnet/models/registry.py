@@ -89,7 +89,7 @@ def find(name: str) -> Entry:
     raise InvalidInput(f"unknown model {name!r}; choose one of {', '.join(known)}")
 
 
-def build(name: str, **options: Any) -> Model:
+def build(name: str, /, **options: Any) -> Model:
     """Build the layer table of a model; options that are None are left to their defaults.
 
     Raises
@@ -102,6 +102,17 @@ def build(name: str, **options: Any) -> Model:
         if key not in entry.options:
             takes = ", ".join(entry.options) or "no options"
             raise InvalidInput(f"{entry.name} takes no option {key!r}, got {value!r}; it takes {takes}")
+        _require_kind(f"option {key} of {entry.name}", entry.options[key], value)
     used = {**entry.options, **given}
     table = Model(entry.name, entry.build(**given), entry.sample, entry.source)
     return replace(table, options=tuple(used.items()))
+
+
+def _require_kind(name: str, default: Any, value: Any) -> None:
+    """Raise InvalidInput where a value is of another kind than the option's default; a float may be whole."""
+    for kind, word in ((bool, "true or false"), (int, "a whole number"), (float, "a number")):
+        if isinstance(default, kind):
+            accepted = (float, int) if kind is float else kind
+            if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
+                raise InvalidInput(f"{name} must be {word}, got {value!r}")
+            return

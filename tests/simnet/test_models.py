@@ -193,7 +193,7 @@ def test_an_unknown_option_names_those_there_are():
 
 @pytest.mark.parametrize("resolution", [0, -224, 224.5, True])
 def test_a_resolution_that_is_no_pixel_count_is_refused(resolution):
-    with pytest.raises(InvalidInput, match="whole number of pixels"):
+    with pytest.raises(InvalidInput, match="a whole number"):
         build("resnet50", resolution=resolution)
 
 
@@ -298,3 +298,17 @@ def test_every_model_of_the_published_rows_has_a_table():
         "inception_v3",
         "alexnet",
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "value", "text"),
+    [
+        ("inception_v3", "scale", "no", "option scale of inception_v3 must be true or false, got 'no'"),
+        ("gpt2", "width", 2.5, "option width of gpt2 must be a whole number, got 2.5"),
+        ("gpt2", "depth", True, "option depth of gpt2 must be a whole number, got True"),
+        ("bert_large", "masked", "all", "option masked of bert_large must be a number, got 'all'"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused(model, option, value, text):
+    with pytest.raises(InvalidInput, match=text):
+        build(model, **{option: value})

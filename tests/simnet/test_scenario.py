@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from simnet.changes import parse_change
 from simnet.errors import InvalidInput
 from simnet.scenario import BatchNorm, Input, Job, Scenario, changed, load_scenario, parse_scenario, scenarios
 from simnet.step_model import StepModel
-from simnet.changes import parse_change
 
 JOB = {"cluster": "abci", "devices": 16, "model": "resnet50", "per_device_batch": 32}
 
