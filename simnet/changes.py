@@ -12,6 +12,7 @@ from typing import Any
 
 from simnet.errors import InvalidInput
 from simnet.prediction import with_devices
+from simnet.profile_prices import with_profile
 from simnet.scenario import Input, Scenario
 from simnet.units import Dimension, parse
 
@@ -129,6 +130,10 @@ def _devices(match: re.Match[str]) -> Apply:
     return lambda scenario: with_devices(scenario, int(match["value"]))
 
 
+def _profile(match: re.Match[str]) -> Apply:
+    return lambda scenario: with_profile(scenario, match["value"])
+
+
 _NUMBER = r"(?P<value>\d+(?:\.\d+)?)"
 _WHOLE = r"(?P<value>\d+)"
 FORMS = (
@@ -149,6 +154,7 @@ FORMS = (
     _Form(r"framework (?P<value>[\w.-]+)", "framework mxnet-2018", _job(framework=str)),
     _Form(r"model (?P<value>[\w.-]+)", "model resnet101", _job(model=str, model_options=lambda _: {})),
     _Form(r"cluster (?P<value>[\w.-]+)", "cluster dgx-1v", _job(cluster=str)),
+    _Form(r"profile (?P<value>\S+\.toml)", "profile measured.toml", _profile),
     _Form(rf"devices {_WHOLE}", "devices 512", _devices),
     _Form(rf"batch-norm group {_WHOLE}", "batch-norm group 16", _group),
     _Form(r"lars (?P<value>on|off)", "lars off", _optimizer("lars")),

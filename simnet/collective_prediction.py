@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from simnet.algorithms.grid import Grid, parse_grid
 from simnet.algorithms.registry import build, find
 from simnet.catalog import load_cluster, uniform
 from simnet.collective import Kind
+from simnet.costs import nccl_scaled
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.costs.fitted import of_profile
 from simnet.costs.model import CostModel
@@ -21,6 +22,7 @@ from simnet.hardware import Cluster
 from simnet.interpreters import engine as engines
 from simnet.metrics import algbw, busbw
 from simnet.paths import Paths
+from simnet.profile_prices import NCCL
 from simnet.profiles import read_profile
 from simnet.results import CollectivePrediction, Estimate, Fitted, Profile
 from simnet.schedule import Schedule
@@ -43,7 +45,7 @@ def predict_collective(
     cluster: str | Cluster = "uniform",
     bandwidth: str | float | None = None,
     latency: str | float | None = None,
-    algorithm: str | Schedule = "ring",
+    algorithm: str | Schedule | None = None,
     grid: str | Grid | None = None,
     ranks_per_node: int | None = None,
     sizes: str | int | Sequence[Bytes] = "4:32M:2",
@@ -60,7 +62,8 @@ def predict_collective(
     Parameters
     ----------
     cluster : name in the catalogue, or a record; `uniform` needs bandwidth and latency
-    algorithm : name in the catalogue, or a schedule of that many ranks
+    algorithm : name in the catalogue, or a schedule of that many ranks; "nccl" is whatever NCCL runs, by a profile
+        that holds its fit, and the default with such a profile, ring otherwise
     grid : of grid algorithms, "4x4" or (4, 4)
     ranks_per_node : devices used of every node; default all; on uniform, where ranks are alike, the algorithm's groups
     sizes : bytes per rank, as text in nccl-tests' grammar or whole numbers
@@ -75,6 +78,19 @@ def predict_collective(
     InvalidInput : unknown name, wrong unit, a grid that does not multiply to the ranks, ...
     """
     model, fitted = _models(cost, profile)
+    if algorithm == NCCL or (algorithm is None and fitted is not None and fitted.nccl is not None):
+        place = (
+            None if cluster == "uniform" else load_cluster(cluster, catalog) if isinstance(cluster, str) else cluster
+        )
+        given = {
+            "bandwidth": bandwidth,
+            "latency": latency,
+            "grid": grid,
+            "engine": None if engine == "auto" else engine,
+        }
+        return _by_nccl(
+            fitted, place, given, ranks=ranks, ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype
+        )  # fmt: skip
     if fitted is not None and cluster == "uniform" and bandwidth is None and latency is None:
         bandwidth, latency = _UNLIMITED, 0.0
     site = find_site(
@@ -85,8 +101,50 @@ def predict_collective(
         runs = [(place.paths, model, 0.0) for place in (site, *_corners(site, ranks_per_node))]
     else:
         runs = [(site.paths, *price) for price in _prices(fitted)]
-    rows = _timed(build_schedule(algorithm, site, grid=grid), site, runs, sizes=sizes, dtype=dtype, engine=engine)
+    schedule = build_schedule("ring" if algorithm is None else algorithm, site, grid=grid)
+    rows = _timed(schedule, site, runs, sizes=sizes, dtype=dtype, engine=engine)
     return rows if fitted is None else [replace(row, profile=fitted.name) for row in rows]
+
+
+def _by_nccl(
+    profile: Profile | None,
+    cluster: Cluster | None,
+    given: Mapping[str, object],
+    *,
+    ranks: int,
+    ranks_per_node: int | None,
+    sizes: str | int | Sequence[Bytes],
+    dtype: str,
+) -> list[CollectivePrediction]:
+    """Rows of NCCL's own all-reduce, by its model as the profile scales it; what else is `given` has no place there."""
+    if profile is None or profile.nccl is None:
+        raise InvalidInput(
+            "the algorithm nccl needs a profile that holds NCCL's fit; write one with simnet calibrate --nics, "
+            "or see the published model with simnet nccl"
+        )
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(
+                f"the algorithm nccl takes its times from the profile and no {name}, got {value}; leave it out"
+            )
+    if ranks < 2:
+        raise InvalidInput(f"NCCL's all-reduce is between 2 ranks or more, got {ranks}")
+    if cluster is not None and ranks > cluster.num_devices:
+        raise InvalidInput(f"{cluster.name} has {cluster.num_devices} devices, got ranks {ranks}")
+    nodes = nccl_scaled.nodes_of(profile.nccl, ranks, ranks_per_node or (cluster.node.num_devices if cluster else None))
+    counts = [size // ITEM_SIZES[dtype] for size in checked_sizes(sizes, dtype)]
+    whole = [count * ITEM_SIZES[dtype] for count in counts]
+    times = nccl_scaled.times(profile.nccl, ranks, nodes, whole)
+    spread = np.exp(nccl_scaled.half_widths(profile.nccl, ranks, nodes, whole))
+    return [
+        CollectivePrediction(
+            str(Kind.ALL_REDUCE), NCCL, cluster.name if cluster else "", ranks, size, count, dtype, time,
+            algbw(size, time), busbw(Kind.ALL_REDUCE, ranks, size, time), "nccl profile", exact=False,
+            profile=profile.name, low_s=time / wide, high_s=time * wide,
+            reason=f"NCCL's model of the whole all-reduce on {nodes} nodes, scaled to measured rows",
+        )
+        for size, count, time, wide in zip(whole, counts, times.tolist(), spread.tolist(), strict=True)
+    ]  # fmt: skip
 
 
 def _timed(
@@ -230,13 +288,24 @@ def build_schedule(algorithm: str | Schedule, site: Site, *, grid: str | Grid | 
 
 def counts_of(sizes: str | int | Sequence[Bytes], dtype: str, schedule: Schedule) -> list[int]:
     """Elements per rank of each size, rounded down to what the collective can divide."""
+    given = checked_sizes(sizes, dtype)
+    multiple = schedule.world_size if schedule.collective.kind in _PARTITIONED else 1
+    return [size // ITEM_SIZES[dtype] // multiple * multiple for size in given]
+
+
+def checked_sizes(sizes: str | int | Sequence[Bytes], dtype: str) -> list[Bytes]:
+    """Whole bytes per rank, from text or numbers.
+
+    Raises
+    ------
+    InvalidInput : an element type nobody knows, or sizes that are no whole bytes.
+    """
     if dtype not in ITEM_SIZES:
         raise InvalidInput(f"dtype must be one of {', '.join(ITEM_SIZES)}, got {dtype!r}")
     given = parse_sizes(sizes) if isinstance(sizes, str) else [sizes] if isinstance(sizes, int) else list(sizes)
     if not given or any(size < 0 or size != int(size) for size in given):
         raise InvalidInput(f"sizes must be whole bytes, 0 or more, got {given}")
-    multiple = schedule.world_size if schedule.collective.kind in _PARTITIONED else 1
-    return [int(size) // ITEM_SIZES[dtype] // multiple * multiple for size in given]
+    return [int(size) for size in given]
 
 
 def rows_of(

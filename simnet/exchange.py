@@ -136,7 +136,7 @@ def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[s
 
 def price(
     cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, sizes: Sequence[float], *,
-    itemsize: int, cost: CostModel, uncertain: bool = True, members: Sequence[int] = (),
+    itemsize: int, cost: CostModel, gamma: float = 0.0, uncertain: bool = True, members: Sequence[int] = (),
 ) -> Prices:  # fmt: skip
     """Price all-reduces of up to the largest of `sizes` bytes on the first `ranks` devices of a cluster, or `members`.
 
@@ -151,7 +151,7 @@ def price(
     inputs = _inputs(cluster, paths) if uncertain else ()
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
     batch, draws = _perturbed(counts, paths, inputs)
-    found = engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws)
+    found = engine.run(schedule, batch, paths, cost, itemsize=itemsize, gamma=gamma, draws=draws)
     times = np.asarray(found.time, float)
     base = times[: len(counts)]
     sds = _sds(base, times[len(counts) :].reshape(len(inputs), 2), counts, inputs)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simnet.errors import InvalidInput
 from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks
 from simnet.prediction import StepPrediction
+from simnet.profile_prices import NCCL
 from simnet.results import Span
 from simnet.step_model import StepModel
 from simnet.workload import item_bytes
@@ -63,7 +65,7 @@ def _piece(span: Span) -> PathPiece:
 def bottleneck(model: StepModel) -> list[Bottleneck]:
     """Kinds of links by what doubling their bandwidth or halving their latency takes off the largest all-reduce."""
     job, exchange = model.scenario.job, model.scenario.exchange
-    if job.devices == 1:
+    if job.devices == 1 or exchange.algorithm == NCCL:
         return []
     largest = max(bucket.num_bytes for bucket in model.buckets) / exchange.compression
     return bottlenecks(
@@ -75,6 +77,8 @@ def bottleneck(model: StepModel) -> list[Bottleneck]:
 def approximation(model: StepModel, draws: int) -> ApproximationError:
     """How far the static share is from simulation, on the largest bucket and on draws of the links."""
     job, exchange = model.scenario.job, model.scenario.exchange
+    if exchange.algorithm == NCCL:
+        raise InvalidInput("NCCL's fit has no messages to simulate; name an algorithm, or leave out --simulate-draws")
     largest = max(bucket.num_bytes for bucket in model.buckets) / exchange.compression
     return approximation_error(
         model.cluster, exchange.algorithm, model.options(job.devices), job.devices, largest,

@@ -1,27 +1,22 @@
-"""All-reduces at world sizes nobody measured, from logs of smaller ones, with what such predictions usually miss.
-
-Source: `studies run collectives` measures what they miss; the figure is kept in the catalogue.
-"""
+"""All-reduces at world sizes nobody measured, from logs of smaller ones, with what such predictions usually miss."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from math import exp, log2, sqrt
 
 from simnet.collective import Kind
+from simnet.costs.nccl_scaled import half_widths, times
 from simnet.errors import InvalidInput
 from simnet.metrics import algbw, busbw
-from simnet.nccl_fit import Site, fit_nccl
-from simnet.results import CollectivePrediction, Measurement
+from simnet.nccl_fit import fit_nccl, usual_error
+from simnet.results import CollectivePrediction, Measurement, NcclSite
 from simnet.ring_fit import fit_ring
 from simnet.units import Bytes, Seconds
 
 
 def extrapolate(
-    rows: Sequence[Measurement], *, ranks: int, nodes: int | None = None, site: Site | None = None
+    rows: Sequence[Measurement], *, ranks: int, nodes: int | None = None, site: NcclSite | None = None
 ) -> list[CollectivePrediction]:
     """Predict every measured size at another world size, with an 80 % interval.
 
@@ -42,31 +37,21 @@ def extrapolate(
         raise InvalidInput(f"only more ranks than the {largest} measured can be extrapolated to, got {ranks}")
     if site is None:
         ring = fit_ring(rows)
-        sizes = sorted(ring.sizes)
-        return _rows(sizes, list(ring.predict(ranks, sizes)), [0.0] * len(sizes), ranks, largest)
+        measured_sizes = sorted(ring.sizes)
+        usual = usual_error() * sqrt(log2(ranks / largest))
+        return _rows(measured_sizes, ring.predict(ranks, measured_sizes).tolist(), [usual] * len(measured_sizes), ranks)
     if nodes is None or not 1 <= nodes <= ranks or ranks % nodes:
         raise InvalidInput(f"NCCL's model needs the number of nodes, a divisor of {ranks} ranks, got {nodes}")
     fit = fit_nccl(rows, site)
-    sizes = sorted(fit.carried)
-    times, spread = fit.predict(ranks, nodes, sizes), fit.spread(ranks, nodes, sizes)
-    return _rows(sizes, list(times), list(spread), ranks, largest)
-
-
-@cache
-def usual_error() -> float:
-    """80 % quantile of |ln(predicted/measured)| per root of a doubling of the ranks."""
-    text = resources.files("simnet.catalog").joinpath("profiles/extrapolation.toml").read_text(encoding="utf-8")
-    return float(tomllib.loads(text)["error_80"])
+    sizes = fit.variants[0].leftovers[-1].sizes
+    found, halves = times(fit, ranks, nodes, sizes), half_widths(fit, ranks, nodes, sizes)
+    return _rows(sizes, found.tolist(), halves.tolist(), ranks)
 
 
 def _rows(
-    sizes: Sequence[Bytes], times: Sequence[Seconds], spread: Sequence[float], ranks: int, largest: int
+    sizes: Sequence[Bytes], times: Sequence[Seconds], halves: Sequence[float], ranks: int
 ) -> list[CollectivePrediction]:
-    learned = usual_error() * sqrt(log2(ranks / largest))
-    return [
-        _row(size, float(time), sqrt(learned**2 + (1.28 * float(own)) ** 2), ranks)
-        for size, time, own in zip(sizes, times, spread, strict=True)
-    ]
+    return [_row(size, time, half, ranks) for size, time, half in zip(sizes, times, halves, strict=True)]
 
 
 def _row(size: Bytes, time: Seconds, half: float, ranks: int) -> CollectivePrediction:

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from simnet.errors import InvalidInput
-from simnet.results import Fitted, FittedPoint, Profile, ProfileInput, Segment
+from simnet.results import (
+    Fitted,
+    FittedPoint,
+    NcclFit,
+    NcclLeftover,
+    NcclSite,
+    NcclVariant,
+    Profile,
+    ProfileInput,
+    Segment,
+)
 
 
 def write_profile(profile: Profile, path: Path) -> None:
@@ -44,7 +54,7 @@ def _profile(table: Mapping[str, Any]) -> Profile:
     gamma = table.get("gamma_s_per_byte")
     return Profile(
         name=str(table["name"]),
-        segments=tuple(_segment(row) for row in table["segments"]),
+        segments=tuple(_segment(row) for row in (table.get("segments", ()) if "nccl" in table else table["segments"])),
         gamma_s_per_byte=None if gamma is None else Fitted(**gamma),
         created=table.get("created", ""),
         command=table.get("command", ""),
@@ -53,7 +63,30 @@ def _profile(table: Mapping[str, Any]) -> Profile:
         refused=tuple(FittedPoint(**row) for row in table.get("refused", ())),
         assumptions=tuple(table.get("assumptions", ())),
         residuals=dict(table.get("residuals", {})),
+        nccl=_nccl(table["nccl"]) if "nccl" in table else None,
     )
+
+
+def _nccl(table: Mapping[str, Any]) -> NcclFit:
+    variants = tuple(_variant(row) for row in table["variants"])
+    if not variants:
+        raise ValueError("nccl.variants: there is none")
+    return NcclFit(NcclSite(**table["site"]), variants, float(table["error_per_doubling"]))
+
+
+def _variant(row: Mapping[str, Any]) -> NcclVariant:
+    factors = {name: Fitted(**row["factors"][name]) for name in row["factors"]}
+    if not all(factor.value > 0 for factor in factors.values()):
+        raise ValueError("nccl.variants.factors: one is not above 0")
+    leftovers = tuple(
+        NcclLeftover(one["ranks"], one["nodes"], tuple(one["sizes"]), tuple(one["log_ratio"]))
+        for one in row["leftovers"]
+    )
+    if not leftovers or not all(one.sizes and len(one.sizes) == len(one.log_ratio) for one in leftovers):
+        raise ValueError("nccl.variants.leftovers: sizes and log_ratio, as many of each")
+    return NcclVariant(
+        row["ll128_inside"], row["ll128_across"], row["channels_per_nic"], factors, leftovers, row["error"]
+    )  # fmt: skip
 
 
 def _segment(row: Mapping[str, Any]) -> Segment:

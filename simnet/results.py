@@ -168,8 +168,71 @@ class ProfileInput:
 
 
 @dataclass(frozen=True, slots=True)
+class NcclSite:
+    """What NCCL knows of a machine before any measurement.
+
+    Parameters
+    ----------
+    channels : rings inside one node; channel_bandwidth, bytes/s, of one of them
+    nics : network cards of a node; nic_bandwidth, bytes/s, of one
+    intra : what steps inside a node cross, NVLINK or PCI
+    network_latency : s, measured between two devices over the network, where known; else the published one holds
+    """
+
+    channels: int
+    channel_bandwidth: BytesPerSecond
+    nics: int
+    nic_bandwidth: BytesPerSecond
+    intra: str = "NVLINK"
+    ampere: bool = False
+    release: str = "2.8"
+    network_latency: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NcclLeftover:
+    """ln(measured/modelled) at the sizes of one measured world size, in rising order of the sizes."""
+
+    ranks: int
+    nodes: int
+    sizes: tuple[Bytes, ...]
+    log_ratio: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NcclVariant:
+    """NCCL's tuning model scaled to measured rows, under one guess of what the rows do not say.
+
+    Parameters
+    ----------
+    ll128_inside, ll128_across : whether LL128 runs inside a node, and between nodes; channels_per_nic
+    factors : on the published latencies and bandwidths, by name
+    error : mean |ln(modelled/measured)| at the largest world size, before the leftover is carried over
+    """
+
+    ll128_inside: bool
+    ll128_across: bool
+    channels_per_nic: int
+    factors: Mapping[str, Fitted]
+    leftovers: tuple[NcclLeftover, ...]
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class NcclFit:
+    """All-reduces of NCCL on one machine; the first variant is the nearest, the others that come close follow."""
+
+    site: NcclSite
+    variants: tuple[NcclVariant, ...]
+    error_per_doubling: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """What a machine's messages cost, fitted to named measurements; accuracy on `points` is never reported."""
+    """What a machine's messages cost, fitted to named measurements; accuracy on `points` is never reported.
+
+    `segments` price single messages, so any schedule; `nccl` prices whole all-reduces of NCCL. One may be absent.
+    """
 
     name: str
     segments: tuple[Segment, ...]
@@ -181,3 +244,4 @@ class Profile:
     refused: tuple[FittedPoint, ...] = ()
     assumptions: tuple[str, ...] = ()
     residuals: Mapping[str, float] = field(default_factory=dict)
+    nccl: NcclFit | None = None

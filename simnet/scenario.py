@@ -48,13 +48,15 @@ class Exchange:
     `lanes` all-reduces may be in flight at once: their latencies overlap, their bytes do not. Where the root is another
     rank for every bucket (`rotating`), each bucket holds up a port of its own. `compression` divides the bytes.
     `interference` is the fraction of compute speed lost while a message is in flight; left out, that of kernels which
-    share the device with collectives.
+    share the device with collectives. `profile` is a file that `simnet calibrate` wrote, in place of `cost`; the
+    algorithm "nccl" is whatever NCCL runs, by a profile that holds its fit.
     """
 
     algorithm: str = "ring"
     options: Mapping[str, Option] = field(default_factory=dict)
     cost: str = "alpha_beta"
     cost_options: Mapping[str, float | str] = field(default_factory=dict)
+    profile: str = ""
     buckets: str = "ddp"
     bucket_options: Mapping[str, float] = field(default_factory=dict)
     gradient_dtype: str = "float32"

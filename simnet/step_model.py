@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 import zlib
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -23,11 +24,14 @@ from simnet.catalog import load_cluster
 from simnet.catalog.loader import Folder
 from simnet.catalog.models import load_model
 from simnet.costs import registry as costs
+from simnet.costs.fitted import of_profile
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
 from simnet.exchange import SIGMAS, Prices, price, scaled
 from simnet.hardware import Cluster, Device
 from simnet.image_input import batch_interval, slow_stage
+from simnet.profile_prices import NCCL, price_nccl, profile_of
+from simnet.results import Profile
 from simnet.scenario import Scenario
 from simnet.stragglers import Jitter, expected_maximum, maximum_quantile
 from simnet.training import Draws, StepTimes, StepWork, step
@@ -113,6 +117,7 @@ class StepModel:
     ) -> None:
         self.scenario = scenario
         self.profile = profile or compute.load_profile()
+        self.network: Profile | None = profile_of(scenario)
         cluster = load_cluster(scenario.job.cluster, catalog)
         self.cluster: Cluster = scaled(cluster, scenario.bandwidth, scenario.latency)
         self.device: Device = self.cluster.node.device
@@ -214,6 +219,8 @@ class StepModel:
     @cached_property
     def cost(self) -> CostModel:
         """Cost model of the scenario's messages."""
+        if self.network is not None:
+            return of_profile(self.network)
         return costs.build(self.scenario.exchange.cost, **self.scenario.exchange.cost_options)
 
     @cached_property
@@ -234,13 +241,20 @@ class StepModel:
         exchange = self.scenario.exchange
         sizes = tuple(bucket.num_bytes / exchange.compression for bucket in self.sent(ranks))
         if (ranks, sizes) not in self._priced:
-            found = price(
-                self.cluster, exchange.algorithm, self.options(ranks), ranks, sizes,
-                itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost, uncertain=self.scenario.draws > 1,
-            )  # fmt: skip
-            found = found.at(sizes)
+            found = self._price(ranks, sizes).at(sizes)
             self._priced[ranks, sizes] = found.spread(ranks) if exchange.rotating else found
         return self._priced[ranks, sizes]
+
+    def _price(self, ranks: int, sizes: Sequence[float]) -> Prices:
+        exchange = self.scenario.exchange
+        if exchange.algorithm == NCCL and self.network is not None and self.network.nccl is not None:
+            return price_nccl(self.network.nccl, ranks, sizes, ranks_per_node=self.cluster.node.num_devices)
+        gamma = self.network and self.network.gamma_s_per_byte
+        return price(
+            self.cluster, exchange.algorithm, self.options(ranks), ranks, sizes,
+            itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost, gamma=gamma.value if gamma else 0.0,
+            uncertain=self.scenario.draws > 1,
+        )  # fmt: skip
 
     def options(self, ranks: int) -> dict[str, Any]:
         """Options of the algorithm; those that count ranks hold for the job's own number of devices only."""
@@ -261,12 +275,21 @@ class StepModel:
         if group == 1:
             return none, none
         channels = [layer.num_parameters * 4 if layer.kind == "batch_norm" else 0 for layer in layers]
-        found = price(
-            self.cluster, "ring", {}, group, [max(channels)], itemsize=4, cost=self.cost, uncertain=False,
-            members=self.scenario.batch_norm.members,
-        ).at(channels)  # fmt: skip
+        found = self._price_group(group, max(channels)).at(channels)
         times = np.where(np.array(channels) > 0, found.time, 0.0)
         return times, times
+
+    def _price_group(self, group: int, most: int) -> Prices:
+        """Price all-reduces of up to `most` bytes in a group that shares statistics."""
+        members = self.scenario.batch_norm.members
+        if self.scenario.exchange.algorithm == NCCL and self.network is not None and self.network.nccl is not None:
+            local = self.cluster.node.num_devices
+            nodes = len({rank // local for rank in members or range(group)})
+            sizes = [most >> shift for shift in range(0, most.bit_length(), 2)]
+            return price_nccl(self.network.nccl, group, sizes, ranks_per_node=max(1, group // nodes))
+        return price(
+            self.cluster, "ring", {}, group, [most], itemsize=4, cost=self.cost, uncertain=False, members=members
+        )
 
     def batch_interval(self, ranks: int) -> Interval:
         """Time between two batches of data on every device, s; 0 where the scenario describes no input."""

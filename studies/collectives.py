@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simnet.calibration import calibrate, message_time
+from simnet.costs.nccl_scaled import FACTORS, spread, times
 from simnet.errors import SimnetError
 from simnet.metrics import geometric_mean_error, mape, signed_bias
-from simnet.nccl_fit import Site, fit_nccl
-from simnet.results import Measurement
+from simnet.nccl_fit import fit_nccl
+from simnet.results import Measurement, NcclSite
 from simnet.ring_fit import fit_ring
 from simnet.units import GB, KIB, MS, US
 from studies.facts import Fact, facts, find
@@ -92,10 +93,10 @@ def _split(prefix: str, device: str | None = None) -> tuple[list[Measurement], l
     return tuple([_measurement(f) for f in found if f.kind == kind] for kind in ("calibrate", "validate"))  # type: ignore[return-value]
 
 
-def abci_site() -> Site:
+def abci_site() -> NcclSite:
     """NVLink and network of an ABCI node as NCCL counts them, and the measured latency between two GPUs."""
     links = 6
-    return Site(
+    return NcclSite(
         channels=2 * links, channel_bandwidth=find("nccl.nvlink.volta").value * GB / 2, nics=2,
         nic_bandwidth=find("nccl.net100g").value * GB, release="2.8",
         network_latency=find("abci.ib.gpu.lat").value * US,
@@ -116,7 +117,7 @@ def _dgx_a100() -> list[Machine]:
     if not all(path.is_file() for path in paths):
         return []
     few, many = ([_with_nodes(row, 8) for row in read_log(path).measurements] for path in paths)
-    site = Site(
+    site = NcclSite(
         channels=24, channel_bandwidth=10 * GB, nics=8, nic_bandwidth=2 * find("nccl.net100g").value * GB, ampere=True
     )
     return [_by_nccl("DGX A100, 8x HDR", "DGX A100", few, many, site)]
@@ -128,16 +129,16 @@ def _with_nodes(row: Measurement, per_node: int) -> Measurement:
     return replace(row, nodes=(row.ranks or per_node) // per_node)
 
 
-def _by_nccl(name: str, system: str, fitted: list[Measurement], held: list[Measurement], site: Site) -> Machine:
+def _by_nccl(name: str, system: str, fitted: list[Measurement], held: list[Measurement], site: NcclSite) -> Machine:
     fit = fit_nccl(fitted, site)
     largest = max(row.ranks or 0 for row in fitted)
     points = []
     for ranks, nodes in sorted({(row.ranks or 1, row.nodes or 1) for row in held}):
         rows = [row for row in held if row.ranks == ranks]
         sizes = [row.size_bytes for row in rows]
-        times, spread = fit.predict(ranks, nodes, sizes), fit.spread(ranks, nodes, sizes)
-        points += _points(rows, times, spread, log2(ranks / largest))
-    basis = f"NCCL model, {len(fit.factors)} factors, fitted on up to {largest} ranks"
+        found, disagreement = times(fit, ranks, nodes, sizes), spread(fit, ranks, nodes, sizes)
+        points += _points(rows, found, disagreement, log2(ranks / largest))
+    basis = f"NCCL model, {len(FACTORS)} factors, fitted on up to {largest} ranks"
     return Machine(name, system, basis, fitted, points)
 
 

@@ -18,8 +18,12 @@ def command(
     bandwidth: Annotated[str | None, typer.Option(help="Of every port of uniform, such as '12.5 GB/s'.")] = None,
     latency: Annotated[str | None, typer.Option(help="Of every message on uniform, such as '1 us'.")] = None,
     algorithm: Annotated[
-        str, typer.Option(help="From `simnet catalog algorithms`, auto for the fastest per size, or an MSCCL .xml.")
-    ] = "ring",
+        str | None,
+        typer.Option(
+            help="From `simnet catalog algorithms`, auto for the fastest per size, nccl for what NCCL runs by the "
+            "profile, or an MSCCL .xml; default ring, or nccl where the profile holds it."
+        ),
+    ] = None,
     grid: Annotated[str | None, typer.Option(help="Grid of torus algorithms, such as 4x4.")] = None,
     ranks_per_node: Annotated[int | None, typer.Option(help="Devices used of every node; default all.")] = None,
     sizes: Annotated[
@@ -53,7 +57,7 @@ def command(
 
     rows = predict_collective(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, grid=grid,
-        algorithm=read_schedule(Path(algorithm)) if algorithm.endswith(".xml") else algorithm,
+        algorithm=read_schedule(Path(algorithm)) if algorithm and algorithm.endswith(".xml") else algorithm,
         ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype, engine=engine, profile=profile, catalog=catalog,
         cost=None if cost is None else of_text(cost),
     )  # fmt: skip

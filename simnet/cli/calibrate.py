@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from simnet.cli.options import Ampere, Hardware, Inside, LogRanksPerNode, NetworkLatency, NicBandwidth, Nics
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,18 +25,33 @@ def command(
         typer.Option(help='Rows not to fit: "ranks=16", "sizes=64K:1M:2", "collective=all_gather"; repeatable.'),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    nics: Nics = None,
+    nic_bandwidth: NicBandwidth = None,
+    inside: Inside = None,
+    network_latency: NetworkLatency = None,
+    hardware: Hardware = "NVLINK",
+    ampere: Ampere = False,
+    ranks_per_node: LogRanksPerNode = None,
     json: Annotated[bool, typer.Option("--json", help="The profile as one JSON object.")] = False,
 ) -> None:
-    """Fit latency, bandwidth, protocol switch and reduction rate, with 80 % intervals; contradicting rows are named."""
+    """Fit latency, bandwidth, protocol switch and reduction rate, with 80 % intervals; contradicting rows are named.
+
+    With --nics, --nic-bandwidth and --inside, NCCL's own model is fitted to its all-reduces instead.
+    """
     from simnet.calibration import calibrate
     from simnet.cli.app import print_json
+    from simnet.cli.options import nccl_site, with_nodes
     from simnet.points import parse_holdout
     from simnet.profiles import write_profile
 
     inputs, rows = _read(logs)
-    kept, held = parse_holdout(rows, holdout or [])
+    site = nccl_site(
+        nics=nics, nic_bandwidth=nic_bandwidth, inside=inside, network_latency=network_latency, hardware=hardware,
+        ampere=ampere,
+    )  # fmt: skip
+    kept, held = parse_holdout(with_nodes(rows, ranks_per_node), holdout or [])
     profile = calibrate(
-        kept, name=name or out.stem, inputs=inputs, created=_now(), command=_command(), seed=seed
+        kept, name=name or out.stem, inputs=inputs, created=_now(), command=_command(), seed=seed, site=site
     )  # fmt: skip
     write_profile(profile, out)
     if json:
@@ -46,18 +63,13 @@ def command(
 
 def _held_out(profile: Profile, rows: list[Measurement]) -> Iterator[str]:
     """Error figures on rows that were held out and are of a kind a profile prices by itself."""
-    from simnet.calibration import message_time
+    from simnet.calibration import expected
     from simnet.comparison import ComparedRow, accuracy
-    from simnet.points import usable
 
     compared = [
-        ComparedRow(
-            point.row.collective, point.row.algorithm, point.row.ranks, point.row.size_bytes,
-            point.messages * message_time(profile, point.message_bytes), point.row.time_s,
-        )
-        for point in usable(rows)[0]
-        if point.row.collective != "add"
-    ]  # fmt: skip
+        ComparedRow(row.collective, row.algorithm, row.ranks, row.size_bytes, time, row.time_s)
+        for row, time in expected(profile, rows)
+    ]
     if compared:
         found = accuracy(compared)
         yield (
@@ -121,6 +133,10 @@ def _lines(profile: Profile, held: int) -> Iterator[str]:
             f"  messages {end:<22} latency {span(segment.latency_s, 's')}, "
             f"bandwidth {span(segment.bandwidth_bytes_per_s, 'B/s')}"
         )
+    if profile.nccl:
+        yield "  NCCL's model as published, times"
+        for name, factor in profile.nccl.variants[0].factors.items():
+            yield f"    {name:<34} {factor.value:.3f} ({factor.low:.3f} to {factor.high:.3f})"
     if profile.gamma_s_per_byte:
         yield f"  reduction {span(profile.gamma_s_per_byte, 's/B')}"
     yield from (f"  assumed: {text}" for text in profile.assumptions)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from simnet.cli.options import Profile
+
 if TYPE_CHECKING:
     from simnet.prediction import StepPrediction
     from simnet.step_model import StepModel
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 def command(
     *,
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
+    profile: Profile = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
     draws: Annotated[int | None, typer.Option(help="Draws of the intervals.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step as a trace that Perfetto opens.")] = None,
@@ -29,10 +32,12 @@ def command(
     from dataclasses import replace
 
     from simnet.prediction import step_of, with_devices
+    from simnet.profile_prices import with_profile
     from simnet.scenario import load_scenario
     from simnet.step_model import StepModel
 
     asked = load_scenario(scenario, catalog)
+    asked = asked if profile is None else with_profile(asked, profile)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
     asked = replace(asked, draws=draws) if draws is not None else asked
     model = StepModel(asked, catalog=catalog)
@@ -43,7 +48,7 @@ def command(
         _print_json(found)
         return
     _print(model, found)
-    if not found.exact:
+    if not found.exact and (simulate_draws or not model.scenario.exchange.profile):
         _hold_against_simulation(model, simulate_draws)
     if advice:
         _advise(model, catalog)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from simnet.cli.options import Profile
+
 if TYPE_CHECKING:
     from simnet.prediction import RunPrediction
     from simnet.step_model import StepModel
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 def command(
     *,
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
+    profile: Profile = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
     price_per_hour: Annotated[str | None, typer.Option(help="Rent of a node for an hour, such as '12 USD'.")] = None,
     pue: Annotated[
@@ -30,10 +33,12 @@ def command(
 ) -> None:
     """Predict the whole training run of a scenario's recipe."""
     from simnet.prediction import run_of, with_devices
+    from simnet.profile_prices import with_profile
     from simnet.scenario import load_scenario
     from simnet.step_model import StepModel
 
     asked = load_scenario(scenario, catalog)
+    asked = asked if profile is None else with_profile(asked, profile)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
     model = StepModel(asked, catalog=catalog)
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, restart))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from simnet.cli.options import Profile
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -17,24 +19,27 @@ def command(
         list[str], typer.Argument(help='Changes such as "inter-node bandwidth x2" or "gradients fp16".')
     ],
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
+    profile: Profile = None,
     catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Predict what changes do to a step of a scenario."""
     from simnet.changes import parse_change
     from simnet.cli.app import print_json
+    from simnet.profile_prices import with_profile
     from simnet.scenario import load_scenario
     from simnet.whatif import whatif
 
     asked = load_scenario(scenario, catalog)
+    asked = asked if profile is None else with_profile(asked, profile)
     rows = whatif(asked, [parse_change(text) for text in changes], catalog=catalog)
     if json:
         print_json(row.row() for row in rows)
         return
     for line in lines(rows):
         print(line)
-    if any(row.reason for row in rows):
-        print("not exact where ranks share links out of step: the static share is used")
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
+        print(f"not exact: {reason}")
 
 
 def lines(rows: Sequence[Outcome]) -> Iterator[str]:

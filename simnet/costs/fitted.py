@@ -62,6 +62,11 @@ def of_profile(profile: Profile) -> Fitted:
     ------
     InvalidInput : the profile has no segments, or one without an end before the last.
     """
+    if not profile.segments and profile.nccl is not None:
+        raise InvalidInput(
+            f"profile {profile.name} prices NCCL's own all-reduces and no single messages; use the algorithm nccl, or "
+            "calibrate from messages between two ranks"
+        )
     segments = sorted(profile.segments, key=_end)
     return _of_segments(segments, f"fitted: {profile.name}")
 

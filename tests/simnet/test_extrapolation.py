@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from simnet.errors import InvalidInput
-from simnet.extrapolation import extrapolate, usual_error
+from simnet.extrapolation import extrapolate
 from simnet.importers.logs import read_log
-from simnet.nccl_fit import Site
-from simnet.results import Measurement
+from simnet.nccl_fit import usual_error
+from simnet.results import Measurement, NcclSite
 from simnet.units import GB
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
-SITE = Site(channels=12, channel_bandwidth=10 * GB, nics=2, nic_bandwidth=12 * GB)
+SITE = NcclSite(channels=12, channel_bandwidth=10 * GB, nics=2, nic_bandwidth=12 * GB)
 
 
 def measured(*worlds: int) -> list[Measurement]:

@@ -17,17 +17,22 @@ from simnet.errors import InvalidInput
 from simnet.explain import bottleneck, critical_path
 from simnet.exporters.step_trace import step_trace
 from simnet.prediction import predict_step
+from simnet.profiles import write_profile
+from simnet.results import Fitted, Profile, Segment
 from simnet.scenario import Exchange, Input, Job, Scenario, load_scenario
 from simnet.step_model import Interval, StepModel
 from simnet.whatif import best_changes, whatif
 
 SMALL = Scenario("probe", Job("abci", 16, "resnet50", 32, "mixed", "mxnet"), Exchange(), draws=20)
+MEASURED = Profile("measured", (Segment(None, Fitted(1e-6, 1e-6, 1e-6), Fitted(1e10, 1e10, 1e10)),))
 FED = replace(SMALL, input=Input(20, 1e8))
 SCENARIOS = command_line("simnet.cli", summary="")
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.example)
-def test_every_example_in_the_refusal_can_be_asked(form):
+def test_every_example_in_the_refusal_can_be_asked(form, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_profile(MEASURED, tmp_path / "measured.toml")
     changed = parse_change(form.example).apply(FED)
     assert changed != FED or form.example in (
         "overlap on",
