@@ -18,7 +18,7 @@ from simnet.errors import Unsupported
 from simnet.interpreters.messages import num_transfers
 from simnet.interpreters.program import Job
 from simnet.interpreters.simulate import simulate_jobs
-from simnet.paths import FabricPaths, FloatArray, Paths, bottleneck
+from simnet.paths import FloatArray, Paths, bottleneck, link_name
 from simnet.results import Timeline
 from simnet.schedule import IntArray, Schedule
 from simnet.units import BytesPerSecond, Seconds
@@ -188,15 +188,6 @@ def _hops(events: Timeline, path: IntArray, paths: Paths, cost: CostModel, reduc
 def _narrowest(paths: Paths, src: int, dst: int) -> str:
     links = paths.routes(np.array([src]), np.array([dst])).links
     return link_name(paths, int(links[np.argmin(paths.link_bandwidth[links])]))
-
-
-def link_name(paths: Paths, link: int) -> str:
-    """Where a link leads from and to."""
-    if isinstance(paths, FabricPaths):
-        found = paths.fabric.links[link]
-        return f"{found.src} -> {found.dst}"
-    rank, way = link % paths.world_size, "in" if link >= paths.world_size else "out"
-    return f"port of rank {rank}, {way}"
 
 
 def _links(events: Timeline, paths: Paths, hops: list[Hop], time: Seconds) -> list[LinkUse]:

@@ -146,7 +146,7 @@ def price(
     if ranks == 1 or not len(sizes):
         none = np.zeros(2)
         return Prices(np.array([0.0, max(sizes, default=1.0)]), none, none, (), np.zeros((0, 2)), np.zeros((0, 2)))
-    schedule = _schedule(algorithm, ranks, tuple(sorted(options.items())))
+    schedule = schedule_of(algorithm, ranks, options)
     paths = _paths_of(cluster, members) if len(members) else cluster_paths(cluster, ranks)
     inputs = _inputs(cluster, paths) if uncertain else ()
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
@@ -168,8 +168,13 @@ def _paths_of(cluster: Cluster, members: Sequence[int]) -> Paths:
 
 
 @lru_cache(maxsize=64)
-def _schedule(algorithm: str, ranks: int, options: tuple[tuple[str, Any], ...]) -> Schedule:
+def _built(algorithm: str, ranks: int, options: tuple[tuple[str, Any], ...]) -> Schedule:
     return build(algorithm, ranks, **dict(options))
+
+
+def schedule_of(algorithm: str, ranks: int, options: Mapping[str, Any]) -> Schedule:
+    """Build a schedule, or return the one built before."""
+    return _built(algorithm, ranks, tuple(sorted(options.items())))
 
 
 def _grid(least: int, wanted: list[int]) -> list[int]:
@@ -249,7 +254,7 @@ def bottlenecks(
     """Kinds of links by how much doubling their bandwidth, or halving their latency, takes off one all-reduce."""
     if ranks == 1:
         return []
-    schedule, paths = _schedule(algorithm, ranks, tuple(sorted(options.items()))), cluster_paths(cluster, ranks)
+    schedule, paths = schedule_of(algorithm, ranks, options), cluster_paths(cluster, ranks)
     kinds = dict.fromkeys(wire.link.name for wire in cluster.wires().values())
     better = [Input(kind, what, *ends) for kind in kinds for what, ends in _BETTER.items()]
     count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
@@ -264,8 +269,9 @@ _BETTER = {"bandwidth": (1.0, 2.0), "latency": (0.5, 1.0)}
 
 @dataclass(frozen=True, slots=True)
 class ApproximationError:
-    """Static share over simulation, minus 1, of one all-reduce in several draws of its links."""
+    """Static share over simulation, minus 1, of one all-reduce among `ranks` in several draws of its links."""
 
+    ranks: int
     draws: int
     median: float
     largest: float
@@ -276,7 +282,7 @@ def approximation_error(
     cost: CostModel, draws: int, rng: np.random.Generator,
 ) -> ApproximationError:  # fmt: skip
     """Time an all-reduce both ways, with every uncertain link drawn anew each time; slow above 100,000 messages."""
-    schedule = _schedule(algorithm, ranks, tuple(sorted(options.items())))
+    schedule = schedule_of(algorithm, ranks, options)
     count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
     errors = []
     for _ in range(draws):
@@ -286,7 +292,7 @@ def approximation_error(
             for name in ("estimate", "simulate")
         )
         errors.append(approximate / simulated - 1)
-    return ApproximationError(draws, float(np.median(errors)), float(max(errors, key=abs)))
+    return ApproximationError(ranks, draws, float(np.median(errors)), float(max(errors, key=abs)))
 
 
 def _drawn(cluster: Cluster, rng: np.random.Generator) -> Cluster:

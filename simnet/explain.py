@@ -7,12 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from simnet.errors import InvalidInput
-from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks
+from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks, schedule_of
+from simnet.interpreters.messages import num_transfers
+from simnet.link_load import busiest
 from simnet.prediction import StepPrediction
 from simnet.profile_prices import NCCL
 from simnet.results import Span
 from simnet.step_model import StepModel
+from simnet.topologies.registry import cluster_paths
 from simnet.workload import item_bytes
+
+WORTH_NAMING = 0.02
+"""A kind of link that saves less by itself shares the bottleneck with others on the same path."""
+
+QUICK_TRANSFERS = 8000
+"""An all-reduce of so many transfers is simulated in a tenth of a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +71,74 @@ def _piece(span: Span) -> PathPiece:
     return PathPiece(span.name, span.start, span.end)
 
 
+@dataclass(frozen=True, slots=True)
+class BottleneckLink:
+    """The link that holds up the largest all-reduce, and what a better one of its kind would give.
+
+    `load` is the share of what it could carry in that time; `alike` of the `of_kind` links of its kind are as loaded.
+    `saved` is the share of the time that is gone with twice the bandwidth or half the latency, as `what` says.
+    """
+
+    link: str
+    kind: str
+    load: float
+    alike: int
+    of_kind: int
+    what: str
+    saved: float
+
+
+def bottleneck_link(model: StepModel) -> BottleneckLink | None:
+    """Most loaded link of the kind that helps most; of all kinds where no kind helps alone.
+
+    None on one device, and by a profile: it was measured as a whole, and which link limits it is not known.
+    """
+    kinds = bottleneck(model) if model.network is None else []
+    if not kinds:
+        return None
+    ranks, exchange = model.scenario.job.devices, model.scenario.exchange
+    schedule = schedule_of(exchange.algorithm, ranks, model.options(ranks))
+    time = float(model.prices(ranks).time.max())
+    alone = kinds[0].kind if kinds[0].saved >= WORTH_NAMING else None
+    found = busiest(schedule, cluster_paths(model.cluster, ranks), _largest(model), time, kind=alone)
+    better = next((entry for entry in kinds if entry.kind == found.kind), kinds[0])
+    return BottleneckLink(found.link, better.kind, found.load, found.alike, found.of_kind, better.what, better.saved)
+
+
 def bottleneck(model: StepModel) -> list[Bottleneck]:
     """Kinds of links by what doubling their bandwidth or halving their latency takes off the largest all-reduce."""
     job, exchange = model.scenario.job, model.scenario.exchange
     if job.devices == 1 or exchange.algorithm == NCCL:
         return []
-    largest = max(bucket.num_bytes for bucket in model.buckets) / exchange.compression
     return bottlenecks(
-        model.cluster, exchange.algorithm, model.options(job.devices), job.devices, largest,
+        model.cluster, exchange.algorithm, model.options(job.devices), job.devices, _largest(model),
         itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost,
     )  # fmt: skip
 
 
-def approximation(model: StepModel, draws: int) -> ApproximationError:
-    """How far the static share is from simulation, on the largest bucket and on draws of the links."""
+def approximation(model: StepModel, draws: int, *, ranks: int | None = None) -> ApproximationError:
+    """How far the static share is from simulation, on the largest bucket and on draws of the links.
+
+    ranks : fewer devices of the same cluster, where simulating all of them takes too long
+    """
     job, exchange = model.scenario.job, model.scenario.exchange
     if exchange.algorithm == NCCL:
         raise InvalidInput("NCCL's fit has no messages to simulate; name an algorithm, or leave out --simulate-draws")
-    largest = max(bucket.num_bytes for bucket in model.buckets) / exchange.compression
+    devices = job.devices if ranks is None else ranks
     return approximation_error(
-        model.cluster, exchange.algorithm, model.options(job.devices), job.devices, largest,
+        model.cluster, exchange.algorithm, model.options(devices), devices, _largest(model),
         itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost, draws=draws,
         rng=np.random.default_rng(model.scenario.seed),
     )  # fmt: skip
+
+
+def quick_to_simulate(model: StepModel) -> int:
+    """Devices, halved until an all-reduce among them is simulated many times in seconds."""
+    exchange, ranks = model.scenario.exchange, model.scenario.job.devices
+    while ranks > 2 and num_transfers(schedule_of(exchange.algorithm, ranks, model.options(ranks))) > QUICK_TRANSFERS:
+        ranks //= 2
+    return ranks
+
+
+def _largest(model: StepModel) -> float:
+    return max(bucket.num_bytes for bucket in model.buckets) / model.scenario.exchange.compression

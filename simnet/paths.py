@@ -132,3 +132,12 @@ class FabricPaths:
         found = [route(vertices[a], vertices[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
         first = np.concatenate([[0], np.cumsum([len(links) for links in found])]).astype(np.int64)
         return Routes(first, np.fromiter(chain.from_iterable(found), np.int64, int(first[-1])))
+
+
+def link_name(paths: Paths, link: int) -> str:
+    """Where a link leads from and to."""
+    if isinstance(paths, FabricPaths):
+        found = paths.fabric.links[link]
+        return f"{found.src} -> {found.dst}"
+    rank, way = link % paths.world_size, "in" if link >= paths.world_size else "out"
+    return f"port of rank {rank}, {way}"

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from simnet.cli.options import Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from simnet.exchange import ApproximationError
+    from simnet.explain import BottleneckLink
     from simnet.prediction import StepPrediction
     from simnet.step_model import StepModel
+    from simnet.whatif import Outcome
+
+DRAWS_HELD = 20
+"""Draws on which the static share is held against simulation unasked."""
 
 
 def command(
@@ -23,19 +31,29 @@ def command(
     trace: Annotated[Path | None, typer.Option(help="Write the step as a trace that Perfetto opens.")] = None,
     advice: Annotated[bool, typer.Option(help="Try changes and name the three that help most.")] = True,
     simulate_draws: Annotated[
-        int, typer.Option(help="Where the step is not exact: hold it against simulation on so many draws of the links.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            help="Where the step is not exact: hold it against simulation on so many draws of the links, at all "
+            "devices; unasked on 20, at as many devices as take seconds. 0 leaves it out."
+        ),
+    ] = None,
     catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict one training step: its parts, its critical path, the link that holds it up, what would help most."""
     from dataclasses import replace
 
+    from simnet.cli.app import print_json
+    from simnet.errors import InvalidInput
+    from simnet.explain import bottleneck_link
     from simnet.prediction import step_of, with_devices
     from simnet.profile_prices import with_profile
     from simnet.scenario import load_scenario
     from simnet.step_model import StepModel
+    from simnet.whatif import best_changes
 
+    if simulate_draws is not None and simulate_draws < 0:
+        raise InvalidInput(f"--simulate-draws must be 0 or more, got {simulate_draws}")
     asked = load_scenario(scenario, catalog)
     asked = asked if profile is None else with_profile(asked, profile)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
@@ -44,14 +62,15 @@ def command(
     found = step_of(model)
     if trace is not None:
         _write(trace, found)
+    error = None if found.exact else _held_against_simulation(model, simulate_draws)
+    link = bottleneck_link(model)
+    changes = best_changes(asked, catalog=catalog) if advice else []
     if json:
-        _print_json(found)
+        print_json([_row(found, link, error, changes)])
         return
-    _print(model, found)
-    if not found.exact and (simulate_draws or not model.scenario.exchange.profile):
-        _hold_against_simulation(model, simulate_draws)
-    if advice:
-        _advise(model, catalog)
+    for part in (_summary(model, found), _breakdown(found), _bottleneck(link), _basis(found, error), _advice(changes)):
+        for line in part:
+            print(line)
 
 
 def _write(path: Path, found: StepPrediction) -> None:
@@ -65,81 +84,101 @@ def _write(path: Path, found: StepPrediction) -> None:
         raise InvalidInput(f"cannot write the trace to {path}: {error.strerror}; name another file") from error
 
 
-def _print_json(found: StepPrediction) -> None:
-    from simnet.cli.app import print_json
+def _held_against_simulation(model: StepModel, draws: int | None) -> ApproximationError | None:
+    from simnet.explain import approximation, quick_to_simulate
 
-    intervals = ("step_s", "samples_per_s", "efficiency_device", "efficiency_node")
-    plain = (
-        "scenario",
-        "devices",
-        "per_device_batch",
-        "global_batch",
-        "memory_bytes",
-        "engine",
-        "exact",
-        "reason",
-        "basis",
-        "slow_stage",
-        "p50_s",
-        "p95_s",
-    )
-    row = {name: getattr(found, name) for name in plain}
-    for name in intervals:
+    if draws == 0 or (draws is None and model.network is not None):
+        return None
+    ranks = quick_to_simulate(model) if draws is None else model.scenario.job.devices
+    return approximation(model, draws or DRAWS_HELD, ranks=ranks)
+
+
+_PLAIN = (
+    "scenario", "devices", "per_device_batch", "global_batch", "memory_bytes", "engine", "exact", "reason", "basis",
+    "slow_stage", "p50_s", "p95_s",
+)  # fmt: skip
+_INTERVALS = ("step_s", "samples_per_s", "efficiency_device", "efficiency_node")
+
+
+def _row(
+    found: StepPrediction, link: BottleneckLink | None, error: ApproximationError | None, changes: Sequence[Outcome]
+) -> dict[str, Any]:
+    from simnet.cli.app import record
+    from simnet.explain import critical_path
+
+    row = {name: getattr(found, name) for name in _PLAIN}
+    for name in _INTERVALS:
         row |= getattr(found, name).columns(name)
     row |= {f"{name}_s": seconds for name, seconds in found.parts_s.items()}
     row |= {"buckets_bytes": [b.num_bytes for b in found.buckets], "exposed_s": list(found.exposed_s)}
-    print_json([row])
+    row |= {"critical_path": [record(piece) for piece in critical_path(found)]}
+    row |= {"bottleneck": None if link is None else record(link)}
+    row |= {"approximation": None if error is None else record(error)}
+    return row | {"changes": [outcome.row() for outcome in changes]}
 
 
-def _print(model: StepModel, found: StepPrediction) -> None:
-    from simnet.explain import bottleneck, critical_path
-    from simnet.units import format_duration, format_si
+def _summary(model: StepModel, found: StepPrediction) -> Iterator[str]:
+    from simnet.units import format_si
 
-    job = model.scenario.job
-    print(f"{found.scenario}: {job.model}, {job.precision}, {job.devices} devices of {model.cluster.name}")
-    print(f"  batch                {found.global_batch} samples, {found.per_device_batch} per device, "
-          f"{format_si(found.memory_bytes, 'B')} of memory each")  # fmt: skip
-    step = found.step_s
-    print(
-        f"  step                 {step.value * 1e3:.2f} ms, 80 % within {step.low * 1e3:.2f} to {step.high * 1e3:.2f}"
+    job, step, rate = model.scenario.job, found.step_s, found.samples_per_s
+    yield f"{found.scenario}: {job.model}, {job.precision}, {job.devices} devices of {model.cluster.name}"
+    yield (
+        f"  batch                {found.global_batch} samples, {found.per_device_batch} per device, "
+        f"{format_si(found.memory_bytes, 'B')} of memory each"
     )
+    yield f"  step                 {step.value * 1e3:.2f} ms, 80 % within {step.low * 1e3:.2f} to {step.high * 1e3:.2f}"
     if model.scenario.variation.between_steps:
-        print(f"  over steps           median {found.p50_s * 1e3:.2f} ms, 95 % below {found.p95_s * 1e3:.2f} ms")
-    rate = found.samples_per_s
-    print(f"  speed                {rate.value:,.0f} samples/s, 80 % within {rate.low:,.0f} to {rate.high:,.0f}")
+        yield f"  over steps           median {found.p50_s * 1e3:.2f} ms, 95 % below {found.p95_s * 1e3:.2f} ms"
+    yield f"  speed                {rate.value:,.0f} samples/s, 80 % within {rate.low:,.0f} to {rate.high:,.0f}"
     for label, value in (("one device", found.efficiency_device), ("one node", found.efficiency_node)):
-        print(f"  efficiency           {value.value:.1%} of {label}, 80 % within {value.low:.1%} to {value.high:.1%}")
-    print("where the time goes")
+        yield f"  efficiency           {value.value:.1%} of {label}, 80 % within {value.low:.1%} to {value.high:.1%}"
+
+
+def _breakdown(found: StepPrediction) -> Iterator[str]:
+    from simnet.explain import critical_path
+    from simnet.units import format_duration
+
+    yield "where the time goes"
     for name, seconds in found.parts_s.items():
-        print(f"  {name.replace('_', ' '):<20} {seconds * 1e3:9.3f} ms  {seconds / step.value:6.1%}")
+        yield f"  {name.replace('_', ' '):<20} {seconds * 1e3:9.3f} ms  {seconds / found.step_s.value:6.1%}"
     if found.slow_stage not in ("", "device"):
-        print(f"  the devices wait for their data: {found.slow_stage} is the slowest stage of the input pipeline")
-    print("critical path, of the slowest rank")
+        yield f"  the devices wait for their data: {found.slow_stage} is the slowest stage of the input pipeline"
+    yield "critical path, of the slowest rank"
     for piece in critical_path(found):
-        print(f"  {piece.name:<20} {format_duration(piece.time_s)}")
-    for entry in bottleneck(model)[:1]:
-        better = "twice the bandwidth" if entry.what == "bandwidth" else "half the latency"
-        print(f"bottleneck link: {entry.kind}; {better} takes {entry.saved:.1%} off the largest all-reduce")
-        if entry.saved < 0.02:
-            print("  links of other kinds on the same path are as narrow: only better together")
-    print(f"compute time: {found.basis}")
-    print(f"engine: {found.engine or 'none'}, {'exact' if found.exact else 'not exact: ' + found.reason}")
+        yield f"  {piece.name:<20} {format_duration(piece.time_s)}"
 
 
-def _hold_against_simulation(model: StepModel, draws: int) -> None:
-    from simnet.explain import approximation
-
-    if draws == 0:
-        print("  its error: --simulate-draws 20 holds it against simulation")
+def _bottleneck(link: BottleneckLink | None) -> Iterator[str]:
+    if link is None:
         return
-    error = approximation(model, draws)
-    print(f"  its error on {error.draws} draws: median {error.median:+.1%}, largest {error.largest:+.1%}")
+    alike = "all" if link.alike == link.of_kind else f"{link.alike} of"
+    better = "twice the bandwidth" if link.what == "bandwidth" else "half the latency"
+    yield (
+        f"bottleneck link: {link.link}, busy for {link.load:.1%} of the largest all-reduce; {alike} {link.of_kind} "
+        f"links of {link.kind} alike"
+    )
+    yield f"  {better} of {link.kind} takes {link.saved:.1%} off that all-reduce"
+    if link.saved < 0.02:
+        yield "  links of other kinds on the same path are as narrow: only better together"
 
 
-def _advise(model: StepModel, catalog: str | None) -> None:
-    from simnet.whatif import best_changes
+def _basis(found: StepPrediction, error: ApproximationError | None) -> Iterator[str]:
+    yield f"compute time: {found.basis}"
+    yield f"engine: {found.engine or 'none'}, {'exact' if found.exact else 'not exact: ' + found.reason}"
+    if error is None:
+        return
+    fewer = f" at {error.ranks} devices" if error.ranks != found.devices else ""
+    yield (
+        f"  against simulation on {error.draws} draws of the links{fewer}: median {error.median:+.1%}, "
+        f"largest {error.largest:+.1%}"
+    )
+    if fewer:
+        yield f"  --simulate-draws {error.draws} holds all {found.devices} against it, and takes longer"
 
-    print("changes that would help most, in samples/s")
-    for outcome in best_changes(model.scenario, catalog=catalog):
+
+def _advice(changes: Sequence[Outcome]) -> Iterator[str]:
+    if changes:
+        yield "changes that would help most, in samples/s"
+    for outcome in changes:
         gain = outcome.gain
-        print(f"  {outcome.change:<26} {gain.value:+.1%}, 80 % within {gain.low:+.1%} to {gain.high:+.1%}")
+        yield f"  {outcome.change:<26} {gain.value:+.1%}, 80 % within {gain.low:+.1%} to {gain.high:+.1%}"

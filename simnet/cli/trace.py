@@ -29,12 +29,13 @@ def command(
     from simnet.cli.app import print_json
     from simnet.collective_prediction import ITEM_SIZES, build_schedule, counts_of, find_site
     from simnet.costs.alpha_beta import AlphaBeta
-    from simnet.critical_path import EXPLAINED_TRANSFERS, link_name
+    from simnet.critical_path import EXPLAINED_TRANSFERS
     from simnet.errors import Unsupported
     from simnet.exporters.perfetto import write_trace
     from simnet.interpreters.messages import num_transfers
     from simnet.interpreters.program import Job
     from simnet.interpreters.simulate import simulate_jobs
+    from simnet.paths import link_name
     from simnet.units import parse_size
 
     site = find_site(

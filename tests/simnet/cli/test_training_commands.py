@@ -85,9 +85,39 @@ def test_python_and_sweeps_read_the_folder_too(own: Path) -> None:
     assert table["step_s"].iloc[1] == alone.step_s.value
 
 
-def test_the_table_and_the_advice_show_the_interval_of_every_gain() -> None:
+def test_the_table_shows_the_interval_of_every_gain() -> None:
     _, base, changed = run("whatif", "--scenario", "dgx1v-8", "lanes 2").splitlines()[:3]
     assert "+0.0% to +0.0%" in base
     assert re.search(r"lanes 2 .* [+-][\d.]+%  +[+-][\d.]+% to [+-][\d.]+% ", changed)
-    advice = run("step", "--scenario", "dgx1v-8").split("changes that would help most, in samples/s\n")[1]
-    assert advice.count("80 % within +") == len(advice.splitlines()) == 3
+
+
+def test_a_step_in_json_holds_what_the_text_says() -> None:
+    (row,) = rows("step", "--scenario", "dgx1v-8", "--draws", "50")
+    text = run("step", "--scenario", "dgx1v-8", "--draws", "50")
+    link = row["bottleneck"]
+    assert f"bottleneck link: {link['link']}, busy for {link['load']:.1%} of the largest all-reduce" in text
+    assert f"{link['alike']} of {link['of_kind']} links of {link['kind']} alike" in text
+    assert sum(piece["end_s"] - piece["start_s"] for piece in row["critical_path"]) == pytest.approx(row["step_s"])
+    advice = text.split("changes that would help most, in samples/s\n")[1].splitlines()
+    assert [line.split("  ")[1] for line in advice] == [change["change"] for change in row["changes"]]
+    assert all("80 % within +" in line for line in advice)
+    assert len(advice) == 3
+    assert all(change["gain_low"] <= change["gain"] <= change["gain_high"] for change in row["changes"])
+
+
+def test_a_step_that_is_not_exact_is_held_against_simulation_unasked() -> None:
+    (row,) = rows("step", "--scenario", "mxnet-p2", "--no-advice")
+    assert row["exact"] is False
+    assert (row["approximation"]["draws"], row["approximation"]["ranks"]) == (20, row["devices"])
+    assert abs(row["approximation"]["largest"]) < 0.2
+    assert "against simulation on 20 draws of the links: median" in run("step", "--scenario", "mxnet-p2", "--no-advice")
+    left_out = rows("step", "--scenario", "mxnet-p2", "--no-advice", "--simulate-draws", "0")
+    assert left_out[0]["approximation"] is None
+    with pytest.raises(InvalidInput, match="--simulate-draws must be 0 or more, got -1"):
+        run("step", "--scenario", "mxnet-p2", "--simulate-draws", "-1")
+
+
+def test_one_device_has_neither_a_bottleneck_nor_an_error_of_its_exchange() -> None:
+    (row,) = rows("step", "--scenario", "sony-1088", "--devices", "1", "--draws", "50")
+    assert (row["bottleneck"], row["approximation"], row["exact"]) == (None, None, True)
+    assert "bottleneck" not in run("step", "--scenario", "sony-1088", "--devices", "1", "--draws", "50")
