@@ -159,20 +159,43 @@ def largest_batch(model: Model, device: Device, precision: Precision | str) -> i
     return max(0, int((device.memory.value - fixed) // each))
 
 
-def require_fit(model: Model, device: Device, precision: Precision | str, batch: int) -> Bytes:
-    """Return the predicted memory of a batch on a device.
+def require_fit(
+    model: Model, device: Device, precision: Precision | str, batch: int, *, accumulation: int = 1
+) -> Bytes:
+    """Return the predicted memory of a batch on a device; `accumulation` such batches make a step.
 
     Raises
     ------
-    InvalidInput : it does not fit; the text names the largest batch that does.
+    InvalidInput : it does not fit; the text names the largest batch that does, and the accumulation that makes as many
+        samples a step out of smaller ones.
     """
-    need = memory_bytes(model, precision, batch)
-    if need > device.memory.value:
+    need, has = memory_bytes(model, precision, batch), device.memory.value
+    if need > has:
+        instead = _instead(batch, largest_batch(model, device, precision), accumulation)
         raise InvalidInput(
             f"per_device_batch {batch} of {model.name} in {precision} needs {need / 1e9:.1f} GB and {device.name} has "
-            f"{device.memory.value / 1e9:.1f} GB; use {largest_batch(model, device, precision)} or fewer"
+            f"{has / 1e9:.1f} GB; {instead}"
         )
     return need
+
+
+def _instead(batch: int, most: int, accumulation: int) -> str:
+    """What to ask for in place of a batch that does not fit."""
+    if most < 1:
+        return "not even one sample fits, so take a device with more memory, a 16-bit precision or a smaller model"
+    parts = parts_that_fit(batch, most)
+    smaller = -(-batch // parts)
+    as_many = "as many" if smaller * parts == batch else f"{smaller * parts} in place of {batch}"
+    return (
+        f"use {most} or fewer, or {smaller} with accumulation {parts * accumulation}, which makes {as_many} samples "
+        "a step"
+    )
+
+
+def parts_that_fit(batch: int, most: int) -> int:
+    """Return the fewest equal parts of at most `most` samples; unequal ones where equal ones are twice as many."""
+    fewest = -(-batch // most)
+    return next((parts for parts in range(fewest, 2 * fewest) if batch % parts == 0), fewest)
 
 
 def efficiency(

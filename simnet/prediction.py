@@ -83,7 +83,9 @@ def step_of(model: StepModel) -> StepPrediction:
     """Predict the step of a scenario whose names are looked up; see `predict_step`."""
     scenario, job = model.scenario, model.scenario.job
     _require_devices(scenario, model.cluster)
-    memory = compute.require_fit(model.model, model.device, job.precision, job.per_device_batch)
+    memory = compute.require_fit(
+        model.model, model.device, job.precision, job.per_device_batch, accumulation=job.accumulation
+    )
     central, drawn = model.evaluate(job.devices)
     device, node, any_ = efficiencies(model, job.devices, (central, drawn))
     time = Interval.of(float(central.total[0]), drawn.total)
@@ -136,6 +138,7 @@ def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPredicti
     """Predict the whole run of a scenario whose names are looked up; see `predict_run`."""
     scenario = model.scenario
     recipe = recipe_of(scenario)
+    _require_batches(model, recipe)
     steps = _Steps(model)
     start_up = known_variation()["start_up"]
     run = time_to_train(
@@ -149,6 +152,19 @@ def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPredicti
         drawn = drawn + (epoch.training_s + epoch.evaluation_s) * found.draws_s / found.step_s.value
     drawn = drawn * run.time_s / (run.time_s - run.failures_s)
     return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval.of(run.time_s, drawn))
+
+
+def _require_batches(model: StepModel, recipe: Recipe) -> None:
+    """Raise InvalidInput where a batch of the recipe does not fit into the devices, with the accumulation that does."""
+    job = model.scenario.job
+    share = -(-recipe.largest_batch // job.devices)
+    most = compute.largest_batch(model.model, model.device, job.precision)
+    if most and -(-share // job.accumulation) > most:
+        raise InvalidInput(
+            f"a batch of {recipe.largest_batch} in recipe {recipe.name} gives each of {job.devices} devices {share} "
+            f"samples, and {most} of {job.model} in {job.precision} fit into a {model.device.name}; use accumulation "
+            f"{compute.parts_that_fit(share, most)}, or more devices"
+        )
 
 
 def _cold(model: StepModel) -> float:

@@ -27,6 +27,7 @@ def command(
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
     profile: Profile = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
     draws: Annotated[int | None, typer.Option(help="Draws of the intervals.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step as a trace that Perfetto opens.")] = None,
     advice: Annotated[bool, typer.Option(help="Try changes and name the three that help most.")] = True,
@@ -57,6 +58,7 @@ def command(
     asked = load_scenario(scenario, catalog)
     asked = asked if profile is None else with_profile(asked, profile)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
+    asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
     asked = replace(asked, draws=draws) if draws is not None else asked
     model = StepModel(asked, catalog=catalog)
     found = step_of(model)

@@ -19,6 +19,7 @@ def command(
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
     profile: Profile = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
+    accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
     price_per_hour: Annotated[str | None, typer.Option(help="Rent of a node for an hour, such as '12 USD'.")] = None,
     pue: Annotated[
         float | None, typer.Option(help="Site overhead on the power of the nodes; 1 counts nodes alone.")
@@ -40,6 +41,7 @@ def command(
     asked = load_scenario(scenario, catalog)
     asked = asked if profile is None else with_profile(asked, profile)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
+    asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
     model = StepModel(asked, catalog=catalog)
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, restart))
     row = _row(model, found, price_per_hour, pue)

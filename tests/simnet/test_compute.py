@@ -113,6 +113,24 @@ def test_memory_grows_by_one_sample_at_a_time_and_a_batch_that_does_not_fit_is_r
         require_fit(RESNET, V100, "fp32", most + 1)
 
 
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "told"),
+    [(256, 1, "128 with accumulation 2, which makes as many"), (384, 1, "128 with accumulation 3, which makes as many"),
+     (256, 4, "128 with accumulation 8, which makes as many"), (509, 1, "128 with accumulation 4, which makes 512 in")],
+)  # fmt: skip
+def test_the_refusal_says_which_accumulation_fits(batch, accumulation, told):
+    small = replace(V100, memory=replace(V100.memory, value=memory_bytes(RESNET, "fp32", 150), low=0.0))
+    with pytest.raises(InvalidInput, match=f"use 150 or fewer, or {told}"):
+        require_fit(RESNET, small, "fp32", batch, accumulation=accumulation)
+    require_fit(RESNET, small, "fp32", 128)
+
+
+def test_a_device_that_holds_not_even_one_sample_is_told_so():
+    tiny = replace(V100, memory=replace(V100.memory, value=8e8, low=0.0))
+    with pytest.raises(InvalidInput, match="not even one sample fits, so take a device with more memory"):
+        require_fit(RESNET, tiny, "fp32", 1)
+
+
 def test_published_batches_fit_where_they_ran():
     for device, precision, batch in (
         ("v100-sxm2", "mixed", 256),

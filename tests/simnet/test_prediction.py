@@ -307,3 +307,19 @@ def test_the_cost_of_lars_lies_between_plain_launches_and_the_overhead_of_every_
     low, high = np.quantile(with_lars.evaluate(4)[1].update, [0.1, 0.9])
     assert high - low > 5e-3, "an unpublished implementation widens the update"
     assert np.ptp(without.evaluate(4)[1].update) < np.ptp(with_lars.evaluate(4)[1].update)
+
+
+def test_a_run_whose_batch_does_not_fit_says_which_accumulation_does():
+    few = with_devices(load_scenario("smith-tpu"), 16)
+    told = r"a batch of 16384 in recipe smith gives each of 16 devices 1024 samples, and 362 .* use accumulation 4,"
+    with pytest.raises(InvalidInput, match=told):
+        predict_run(few)
+    found = predict_run(few.with_job(accumulation=4))
+    assert [epoch.batch for epoch in found.run.schedule[29:31]] == [8192, 16384]
+    assert found.run.steps == 30 * 157 + 60 * 79
+
+
+def test_a_step_of_the_advised_accumulation_has_as_many_samples():
+    with pytest.raises(InvalidInput, match="or 256 with accumulation 2, which makes as many samples a step"):
+        predict_step(SMALL.with_job(per_device_batch=512))
+    assert predict_step(SMALL.with_job(per_device_batch=256, accumulation=2)).global_batch == 16 * 512

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simnet.algorithms.registry import build
+from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput
+from simnet.interpreters.program import Job
+from simnet.interpreters.simulate import simulate_jobs
+from simnet.paths import UniformPaths
 from simnet.training import Draws, StepWork, draw_slowest, slowest_of, step
 from simnet.workload import Bucket
 
@@ -142,3 +147,40 @@ def test_halving_the_bytes_halves_what_is_exposed():
     parts = replace(work([5 / 1.5], [0], [12.0], overlap=False), update=0.0)
     hours = [float(step(replace(parts, transfer=parts.transfer / c)).total[0]) for c in (1, 2, 4)]
     assert hours == [pytest.approx(17), pytest.approx(11), pytest.approx(8)]
+
+
+def test_hand_computed_step_on_two_lanes():
+    # Forward 1.5 s; gradients at 2.5, 3.5, 4.5. Two lanes: 2.5 -> 3.3 -> 4.3, then 3.5 -> 4.3 -> 5.3, and the third
+    # finds the first lane free: 4.5 -> 5.3 -> 6.3. One lane sends at 2.5, 4.3, 6.1, each taking 1.8.
+    parts = work([1, 1, 1], [0.8, 0.8, 0.8], [1, 1, 1])
+    ends = {n: [s.end for s in step(replace(parts, lanes=n)).spans if s.row == "exchange"] for n in (1, 2, 3)}
+    assert ends[1] == pytest.approx([4.3, 6.1, 7.9])
+    assert ends[2] == pytest.approx([4.3, 5.3, 6.3])
+    assert ends[3] == ends[2]
+    two = step(replace(parts, lanes=2))
+    assert two.exposed[0] == pytest.approx([0, 0.8, 1.0])
+    assert float(two.total[0]) == pytest.approx(6.3 + 0.1)
+
+
+@given(works(), st.integers(1, 3))
+def test_another_lane_is_never_slower(parts, lanes):
+    fewer, more = (step(replace(parts, lanes=n)).total[0] for n in (lanes, lanes + 1))
+    assert more <= fewer + 1e-9
+
+
+def two_rings(late, latency, transfer):
+    """Time of two rings of 8 ranks in flight together, s, the second `late` s after the first, on an event clock."""
+    ring, ranks, moves = build("ring", 8), 8, 14
+    count = 8 * 25_000
+    paths = UniformPaths(ranks, latency / moves, moves * count * 4 / ranks / transfer)
+    jobs = [Job(ring, count, lane=lane, starts=np.full(ranks, start)) for lane, start in enumerate((0.0, late))]
+    return simulate_jobs(jobs, paths, AlphaBeta()).time
+
+
+@pytest.mark.parametrize(("late", "within"), [(0.0, 1e-9), (0.3, 0.05), (0.6, 0.05), (0.9, 0.05), (1.2, 1e-9)])
+def test_two_buckets_in_flight_take_as_long_as_two_rings_on_the_same_wire(late, within):
+    # exact where they start together or not in each other's way; between, which of them the wire serves first differs
+    latency, transfer = 0.1, 1.0
+    parts = work([late, 0], [latency] * 2, [transfer] * 2, layers=[1, 0], lanes=2, update=0.0)
+    parts = replace(parts, forward=np.zeros(2), backward=np.array([late, 0.0]))
+    assert float(step(parts).total[0]) == pytest.approx(two_rings(late, latency, transfer), rel=within)

@@ -121,3 +121,13 @@ def test_one_device_has_neither_a_bottleneck_nor_an_error_of_its_exchange() -> N
     (row,) = rows("step", "--scenario", "sony-1088", "--devices", "1", "--draws", "50")
     assert (row["bottleneck"], row["approximation"], row["exact"]) == (None, None, True)
     assert "bottleneck" not in run("step", "--scenario", "sony-1088", "--devices", "1", "--draws", "50")
+
+
+def test_accumulation_makes_room_for_a_batch_that_does_not_fit() -> None:
+    few = ("train", "--scenario", "smith-tpu", "--devices", "32")
+    with pytest.raises(InvalidInput, match="use accumulation 2, or more devices"):
+        run(*few)
+    (row,) = rows(*few, "--accumulation", "2")
+    assert (row["batch"], row["largest_batch"], row["ranks"]) == (8192, 16384, 32)
+    with pytest.raises(InvalidInput, match=r"job\.accumulation of scenario 'smith-tpu' must be 1 or more"):
+        run(*few, "--accumulation", "0")
