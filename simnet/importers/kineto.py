@@ -32,7 +32,8 @@ _NAMES = {
     "_allgather_base": "all_gather", "allgather_into_tensor_coalesced": "all_gather",
     "reducescatter": "reduce_scatter", "_reduce_scatter_base": "reduce_scatter", "broadcast": "broadcast",
     "_broadcast_oop": "broadcast", "reduce": "reduce", "alltoall": "all_to_all", "all_to_all": "all_to_all",
-    "alltoall_base": "all_to_all", "send": "send", "recv": "recv",
+    "alltoall_base": "all_to_all", "all_to_allv": "all_to_all_v", "alltoallv": "all_to_all_v",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter", "_reduce_oop": "reduce", "send": "send", "recv": "recv",
 }  # fmt: skip
 _HOROVOD = re.compile(r"(?:NCCL|MPI|GLOO|CCL|DDL)_(ALLREDUCE|ALLGATHER|BCAST|BROADCAST|ALLTOALL|REDUCESCATTER)$")
 _HOROVOD_NAMES = {

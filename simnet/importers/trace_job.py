@@ -8,7 +8,7 @@ Source: Trace Event Format; kineto, libkineto/src/output_json.cpp; mlcommons/cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,48 +17,12 @@ from simnet.errors import InvalidInput
 from simnet.importers.execution_trace import collective as chakra_collective
 from simnet.importers.json_stream import JsonStream
 from simnet.importers.kineto import collective_of, message_bytes
+from simnet.job import Operation, TraceJob
 from simnet.units import US, Bytes, Seconds
 
 _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _WAIT: Seconds = 10e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One piece of work of a stream, in order of its start.
-
-    Parameters
-    ----------
-    after : operations of other streams it waits for, indices into the job
-    gap : s, from the moment nothing holds it until it starts (the processor had not launched it yet)
-    """
-
-    name: str
-    stream: int
-    start: Seconds
-    duration: Seconds
-    gap: Seconds = 0.0
-    after: tuple[int, ...] = ()
-    collective: str | None = None
-    size_bytes: Bytes | None = None
-    ranks: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TraceJob:
-    """What one rank did, and what had to be assumed to say so."""
-
-    path: str
-    operations: tuple[Operation, ...]
-    world_size: int | None
-    num_steps: int
-    assumptions: tuple[str, ...]
-
-    @property
-    def recorded(self) -> Seconds:
-        """Time from the first start to the last end, s."""
-        first = min(op.start for op in self.operations)
-        return max(op.start + op.duration for op in self.operations) - first
+_LOOK_BACK = 1000
 
 
 def read_trace_job(path: str | Path) -> TraceJob:
@@ -139,23 +103,22 @@ def _kineto(path: Path, raw: _Raw, header: Mapping[str, Any]) -> TraceJob:
     operations = tuple(_infer(raw, streams))
     info = header.get("distributedInfo")
     world = info.get("world_size") if isinstance(info, dict) else None
-    return TraceJob(str(path), operations, world, max(len(raw.steps), 1), tuple(_assumptions(operations)))
+    recorded = max(_end(work) for work in raw.work) - raw.work[0].start
+    return TraceJob(str(path), operations, world, max(len(raw.steps), 1), tuple(_assumptions(operations)), recorded)
 
 
 def _infer(raw: _Raw, streams: Mapping[Any, int]) -> Iterator[Operation]:
     """Give each piece of work its dependencies and the gap nothing explains."""
-    last: dict[int, int] = {}
+    done: dict[int, list[int]] = {stream: [] for stream in streams.values()}
     work = raw.work
     for index, item in enumerate(work):
         stream = streams[item.stream]
-        before = last.get(stream)
-        ready = work[0].start if before is None else _end(work[before])
-        others = [i for name, i in last.items() if name != stream]
-        waits = _awaited(raw, item, others, ready)
+        ready = _end(work[done[stream][-1]]) if done[stream] else work[0].start
+        waits = _awaited(raw, item, [held for name, held in done.items() if name != stream], ready)
         free = max([ready, *(_end(work[i]) for i in waits)])
-        last[stream] = index
+        done[stream].append(index)
         yield Operation(
-            item.name, stream, item.start, item.duration, max(item.start - free, 0.0), tuple(waits), item.collective,
+            item.name, stream, item.duration, max(item.start - free, 0.0), tuple(waits), item.collective,
             item.size_bytes, item.ranks,
         )  # fmt: skip
 
@@ -164,23 +127,30 @@ def _end(work: _Work) -> Seconds:
     return work.start + work.duration
 
 
-def _awaited(raw: _Raw, item: _Work, others: Sequence[int], ready: Seconds) -> list[int]:
-    """Which of the last works of other streams this waits for; its own stream is free at `ready`.
+def _awaited(raw: _Raw, item: _Work, others: Iterable[Sequence[int]], ready: Seconds) -> list[int]:
+    """What this waits for among the work of other streams, one of each; its own stream is free at `ready`.
 
-    A collective waits for the compute that was launched before it. Compute waits for a collective that ended
-    while its own stream stood still.
+    A collective waits for the last compute that was launched before it and had ended. Compute waits for a collective
+    that ended while its own stream stood still.
     """
     work = raw.work
     if item.collective is not None:
         mine = raw.launches.get(item.correlation)
-        ended = [i for i in others if _end(work[i]) <= item.start]
-        return [i for i in ended if _before(raw.launches.get(work[i].correlation), mine)]
+        found = (_last(held, lambda i: _end(work[i]) <= item.start and _before(raw, work[i], mine)) for held in others)
+        return [i for i in found if i is not None]
     if item.start - ready < _WAIT:
         return []
-    return [i for i in others if work[i].collective is not None and ready < _end(work[i]) <= item.start]
+    last = [held[-1] for held in others if held]
+    return [i for i in last if work[i].collective is not None and ready < _end(work[i]) <= item.start]
 
 
-def _before(first: Seconds | None, second: Seconds | None) -> bool:
+def _last(held: Sequence[int], wanted: Callable[[int], bool]) -> int | None:
+    """The latest of these, among the last few, that is wanted."""
+    return next((i for i in reversed(held[-_LOOK_BACK:]) if wanted(i)), None)
+
+
+def _before(raw: _Raw, work: _Work, second: Seconds | None) -> bool:
+    first = raw.launches.get(work.correlation)
     return first is None or second is None or first <= second
 
 
@@ -193,8 +163,6 @@ def _assumptions(operations: Iterable[Operation]) -> Iterator[str]:
         yield f"compute starting {_WAIT / US:g} us or more after its stream went idle waits for a collective ended then"
     if any(op.gap > _WAIT for op in listed):
         yield "a pause that no dependency explains is the processor launching late, and stays as long as recorded"
-    if any(op.collective for op in listed):
-        yield "recorded times of collectives include waiting for ranks that came late"
 
 
 def _chakra(path: Path, nodes: Iterable[Any]) -> TraceJob:
@@ -218,11 +186,9 @@ def _chakra(path: Path, nodes: Iterable[Any]) -> TraceJob:
         ends.append(start + _duration(node))
         free[stream] = ends[-1]
         kind, size, ranks = found or (None, None, None)
-        operations.append(
-            Operation(str(node.get("name")), stream, start, _duration(node), 0.0, after, kind, size, ranks)
-        )
+        operations.append(Operation(str(node.get("name")), stream, _duration(node), 0.0, after, kind, size, ranks))
     assumed = ("compute runs on one stream and communication on another, each in recorded order",)
-    return TraceJob(str(path), tuple(operations), None, 1, assumed)
+    return TraceJob(str(path), tuple(operations), None, 1, assumed, max(ends))
 
 
 def _duration(node: Mapping[str, Any]) -> Seconds:
