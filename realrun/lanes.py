@@ -10,17 +10,21 @@ order; channels run beside each other. Two kinds of lane run the same loop:
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from queue import SimpleQueue
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
 
 from realrun.program import ChannelProgram, RankStep
 from realrun.stall import Stall, Stalled, is_connection_error, is_time_limit
+from simnet.errors import Incomplete
 from simnet.schedule import Op
 from simnet.units import Seconds
 
@@ -79,20 +83,18 @@ class HostLane(Lane):
             if (in_thread or busy) and self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="realrun-lane", daemon=True)
                 self._thread.start()
-                atexit.register(self.close)
+                _working.add(self)
         if in_thread or busy:
             self._tasks.put(task)
         else:
             self._finish(task)
 
-    def close(self) -> None:
-        """End the thread after the tasks it has; gives up on them after `EXIT_GRACE`.
-
-        A thread that comes back from torch's code while the interpreter is being taken down aborts the process.
-        """
+    def close(self, timeout: Seconds) -> bool:
+        """End the thread after the tasks it has; return whether it ended within `timeout`."""
+        self._tasks.put(None)
         if self._thread is not None:
-            self._tasks.put(None)
-            self._thread.join(EXIT_GRACE)
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -127,6 +129,29 @@ class HostLane(Lane):
         action = "hear from" if at < len(step.receives) else "send to"
         lost = not is_time_limit(error)
         return Stall(self.rank, step.messages[at].peer, step.index, name, waited, lost, action)
+
+
+_working: WeakSet[HostLane] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End the threads of all lanes before the interpreter is taken down.
+
+    A thread that comes back from torch's code after that aborts the process, so where one still waits for a
+    peer after `EXIT_GRACE`, the process ends here. Registered at import, and so called after what the program
+    itself registered.
+    """
+    deadline = time.monotonic() + EXIT_GRACE
+    ended = [lane.close(max(deadline - time.monotonic(), 0.0)) for lane in list(_working)]
+    if not all(ended):
+        print(
+            "error: the program ended while a collective had not: other ranks are silent; "
+            "wait for every handle before the end", file=sys.stderr,
+        )  # fmt: skip
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(Incomplete.exit_code)
 
 
 class StreamLane(Lane):

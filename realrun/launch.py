@@ -134,6 +134,7 @@ def join(launch: Launch, *, backend: str | None = None, timeout: Seconds = 60.0)
 
     Raises
     ------
+    InvalidInput : the port at which they should meet is taken.
     Incomplete : the ranks did not all come within the time limit.
     """
     import torch
@@ -147,6 +148,11 @@ def join(launch: Launch, *, backend: str | None = None, timeout: Seconds = 60.0)
     try:
         dist.init_process_group(chosen, meeting, limit, launch.world_size, launch.rank)
     except (RuntimeError, dist.DistError) as error:
+        if "EADDRINUSE" in str(error):
+            raise InvalidInput(
+                f"ranks should meet at port {launch.master_port} of this host, and another program has it; "
+                "set MASTER_PORT to a free one on every rank"
+            ) from error
         raise Incomplete(
             f"rank {launch.rank} of {launch.world_size} could not meet the others at {meeting} within {timeout:g} s: "
             f"{str(error).splitlines()[0]}"
@@ -211,7 +217,7 @@ def _stream_launched(
 ) -> Iterator[Any]:
     import torch.distributed as dist
 
-    from realrun.ranks import reference, resolve
+    from realrun.rank_process import reference, resolve
 
     join(launch, backend=backend, timeout=timeout)
     try:

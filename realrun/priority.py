@@ -16,7 +16,7 @@ def raise_priority(priority: int) -> bool:
         return False
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
-    except PermissionError:
+    except OSError:
         return False
     return True
 

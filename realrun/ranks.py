@@ -8,27 +8,20 @@ gone, and when any of them fails: what a failed rank leaves behind cannot be use
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import inspect
-import multiprocessing as mp
-import os
 import pickle
 import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess
-from typing import Any, TypeAlias
+from multiprocessing.context import ForkServerProcess
+from typing import Any
 
+from realrun.rank_process import Task, reference, start
 from realrun.stall import account, circle, culprits
 from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
 GRACE: Seconds = 2.0
-Task: TypeAlias = Callable[..., Any] | str
-_preloaded = ["torch", "torch.distributed", "realrun.ranks", "realrun.executor"]
 
 
 class RankPool:
@@ -45,17 +38,15 @@ class RankPool:
         if ranks < 1:
             raise InvalidInput(f"ranks must be 1 or more, got {ranks}")
         self.ranks, self.timeout = ranks, timeout
-        context = _context()
         self._pipes: list[Connection] = []
         self._processes: list[ForkServerProcess] = []
-        for rank in range(ranks):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, ranks, theirs, backend, timeout), daemon=True)
-            with _main_module_hidden():
-                process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
+        try:
+            for rank in range(ranks):
+                process, pipe = start(rank, ranks, backend, timeout)
+                self._processes.append(process)
+                self._pipes.append(pipe)
+        except (OSError, EOFError) as error:
+            self._fail({}, f"rank {len(self._processes)} of {ranks} could not be started: {error or 'no answer'}")
         self._rendezvous()
 
     @property
@@ -210,121 +201,3 @@ class RankPool:
         for pipe in self._pipes:
             pipe.close()
         self._kill()
-
-
-def preload(*modules: str) -> None:
-    """Load more modules in the fork server, so that ranks have them at once; before the first pool starts."""
-    _preloaded.extend(m for m in modules if m not in _preloaded)
-
-
-def _context() -> ForkServerContext:
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload(_preloaded)
-    return context
-
-
-def reference(function: Task) -> tuple[str, str, str]:
-    """Module, file and name of a function, by which another process finds it."""
-    if isinstance(function, str):
-        module, _, name = function.partition(":")
-        return module, "", name
-    if "." in function.__qualname__:
-        raise InvalidInput(f"{function.__qualname__} must be a function at the top level of a module to run on ranks")
-    return function.__module__, inspect.getfile(function), function.__name__
-
-
-def resolve(module: str, file: str, name: str) -> Callable[..., Any]:
-    """Find a function by its module's name, or, for scripts and tests outside the path, by its file."""
-    if not file:
-        return getattr(importlib.import_module(module), name)
-    if module == "__main__":
-        module = "__mp_main__"
-    if module not in sys.modules:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
-    if module not in sys.modules:
-        spec = importlib.util.spec_from_file_location(module, file)
-        if spec is None or spec.loader is None:
-            raise InvalidInput(f"{file} cannot be imported by the ranks; put {name} into a Python file")
-        sys.modules[module] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[module])
-    return getattr(sys.modules[module], name)
-
-
-@contextlib.contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Keep multiprocessing from importing the user's script again in every rank."""
-    import __main__
-
-    names = vars(__main__)
-    kept: dict[str, Any] = {key: names[key] for key in ("__file__", "__spec__") if key in names}
-    try:
-        names.update(dict.fromkeys(kept))
-        yield
-    finally:
-        names.update(kept)
-
-
-def _serve(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Seconds) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        _join(rank, ranks, pipe, backend, timeout)
-        pipe.send(("result", None))
-    except Exception as error:
-        pipe.send(("error", _portable(error)))
-    with contextlib.suppress(EOFError, OSError):
-        while task := pipe.recv_bytes():
-            kind, value = _perform(task, rank, pipe)
-            pipe.send((kind, value))
-            if isinstance(value, Incomplete):
-                break
-    os._exit(0)
-
-
-def _end_with_parent() -> None:
-    parent = mp.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-def _join(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Seconds) -> None:
-    from datetime import timedelta
-
-    import torch
-    import torch.distributed as dist
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    limit = timedelta(seconds=timeout)
-    store = TCPStore("127.0.0.1", 0 if rank == 0 else pipe.recv(), ranks, rank == 0, limit, wait_for_workers=False)
-    if rank == 0:
-        pipe.send(("port", store.port))
-    if backend == "nccl":
-        torch.cuda.set_device(rank)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=limit)
-
-
-def _perform(task: bytes, rank: int, pipe: Connection) -> tuple[str, Any]:
-    try:
-        reference, args = pickle.loads(task)
-        result = resolve(*reference)(*pickle.loads(args))
-        if isinstance(result, Iterator):
-            for row in result:
-                if rank == 0:
-                    pipe.send(("row", row))
-            result = None
-        return "result", result
-    except Exception as error:
-        return "error", _portable(error)
-
-
-def _portable(error: Exception) -> Exception:
-    """Return the error itself where it survives pickling, else its text."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error

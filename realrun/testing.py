@@ -18,19 +18,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from realrun.ranks import RankPool, preload
+from realrun.rank_process import preload
+from realrun.ranks import RankPool
+
+preload("pytest", "torch._dynamo")  # optimizers import the latter, which takes seconds in every rank
 
 
 @pytest.fixture(scope="session")
 def rank_pool() -> Iterator[Callable[[int], RankPool]]:
     """Local ranks by world size, started once and kept for the session; a pool that failed is replaced."""
     pytest.importorskip("torch")
-    preload("pytest", "torch._dynamo")  # optimizers import the latter, which takes seconds in every rank
     pools: dict[int, RankPool] = {}
 
     def of(ranks: int) -> RankPool:
         if ranks not in pools or not pools[ranks].alive:
-            pools[ranks] = RankPool(ranks, timeout=30.0)
+            pools[ranks] = RankPool(ranks, timeout=120.0)
         return pools[ranks]
 
     yield of

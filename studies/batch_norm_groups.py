@@ -19,7 +19,8 @@ from realrun.batch_control import BatchControl, BatchPhase
 from realrun.batch_norm import GroupBatchNorm
 from realrun.data import InMemory, digits
 from realrun.learning_rate import LearningRate
-from realrun.ranks import RankPool, preload
+from realrun.rank_process import preload
+from realrun.ranks import RankPool
 from realrun.train import Job, Trainer, epoch_rows
 from studies.study import Claim, Result, Table
 

@@ -21,7 +21,7 @@ from realrun.lab.step_trial import StepTrial, time_steps
 from realrun.lab.trial import ONE_WAY, TWO_WAY, Answer, Request, trials
 from simnet.algorithms import registry
 from simnet.costs.tcp import Tcp
-from simnet.errors import InvalidInput
+from simnet.errors import InvalidInput, Unsupported
 from simnet.fabric import Fabric, Link
 from simnet.interpreters.simulate import simulate
 from simnet.metrics import mape
@@ -140,12 +140,16 @@ def requests(extent: Extent) -> list[Request]:
 def measure(topology: str, extent: Extent) -> tuple[Plan, list[Answer]]:
     """Build a lab, measure everything in it with one set of ranks, remove it."""
     name = f"loop{os.getpid() % 10**6}"
-    made = plan(topology, HOSTS, RATE, uplink=UPLINK if topology == "two-tier" else None, name=name)
+    made = _plan(topology, name)
     network.up(made)
     try:
         return made, [_told(topology, answer) for answer in trials(name, requests(extent), timeout=3600.0)]
     finally:
         network.down(name)
+
+
+def _plan(topology: str, name: str) -> Plan:
+    return plan(topology, HOSTS, RATE, uplink=UPLINK if topology == "two-tier" else None, name=name)
 
 
 def training_step(extent: Extent) -> list[dict[str, Any]]:
@@ -226,8 +230,8 @@ def run(*, quick: bool = False) -> Result:
     """Measure and predict; `quick` takes the star, three algorithms and two sizes, under a minute."""
     extent = QUICK if quick else FULL
     try:
-        network.require_tools()
-    except InvalidInput as error:
+        network.require_lab(*(_plan(topology, "any") for topology in extent.topologies))
+    except (InvalidInput, Unsupported) as error:
         return _on_loopback(extent, str(error))
     rows: list[dict[str, Any]] = []
     calibrations, realtime = [], True

@@ -69,6 +69,8 @@ def down(name: Name = "lab", json: Json = False) -> None:
         print_json([{"lab": name, "namespaces_removed": removed}])
     else:
         print(f"lab {name}: {removed} namespaces removed")
+        if others := network.names():
+            print(f"still up: {', '.join(others)}; remove one with --name")
 
 
 def _grid(text: str | None) -> tuple[int, int] | None:

@@ -117,7 +117,7 @@ def _numbers(text: str) -> list[float]:
 def _rows(job: Any, ranks: int | None, backend: str | None, timeout: float) -> Any:
     """One rank in this process where nobody asks for more."""
     from realrun.launch import choose_backend, detect, stream
-    from realrun.ranks import preload
+    from realrun.rank_process import preload
     from realrun.train import train
 
     if detect() is None and ranks in (None, 1):

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from realrun.lab.plan import Cable, Plan, prefix
+from realrun.lab.plan import LAB, MIN_RATE, Cable, Plan, plan, prefix
 from simnet.errors import InvalidInput, Unsupported
 from simnet.units import GBIT_PER_S
 
@@ -171,16 +171,15 @@ def _end_processes(space: str) -> None:
     for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
         deadline = time.monotonic() + patience
         for process in processes(space):
-            _signal(process, number)
+            send(process, number)
         while processes(space) and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
-def _signal(process: int, number: signal.Signals) -> None:
-    try:
+def send(process: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
         os.kill(process, number)
-    except ProcessLookupError:
-        return
 
 
 def processes(space: str) -> list[int]:
@@ -194,6 +193,22 @@ def namespaces(name: str) -> list[str]:
     return [line.split()[0] for line in lines if line.startswith(prefix(name))]
 
 
+def names() -> list[str]:
+    """Return the names of the labs of which there is anything, also those that a killed command left."""
+    found = (LAB.match(line) for line in _call("ip", "netns", "list").splitlines())
+    return sorted({match[1] for match in found if match})
+
+
+def require_lab(*plans: Plan) -> None:
+    """Raise what keeps this machine from any of the labs; builds the smallest there is, and removes it."""
+    require_tools()
+    for made in plans:
+        _require_rate(made)
+    smallest = plan("star", 2, MIN_RATE, name=f"try{os.getpid() % 10**8}")
+    up(smallest)
+    down(smallest.name)
+
+
 def current(name: str) -> Plan:
     """Return the plan of the lab that is up.
 
@@ -204,7 +219,8 @@ def current(name: str) -> Plan:
     require_tools()
     file = _state_file(name)
     if not file.exists():
-        raise InvalidInput(f"there is no lab named {name!r}; make one with realrun lab up")
+        others = f", or name one of those that are up: {', '.join(names())}" if names() else ""
+        raise InvalidInput(f"there is no lab named {name!r}; make one with realrun lab up{others}")
     plan = Plan.of_record(json.loads(file.read_text()))
     if set(namespaces(name)) != {plan.namespace(vertex) for vertex in plan.vertices}:
         raise InvalidInput(f"the lab {name!r} is not whole; remove it with realrun lab down and make it anew")
@@ -240,5 +256,8 @@ def _call(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())
-        raise Unsupported(f"{' '.join(command)} failed: {said}; the kernel may lack this part (veth, bridge, tbf)")
+        raise Unsupported(
+            f"{' '.join(command)} failed: {said}; "
+            "the kernel may lack this part (veth, bridge, tbf), or a container may not use it"
+        )
     return done.stdout

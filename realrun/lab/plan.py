@@ -13,6 +13,7 @@ from simnet.fabric import Fabric, Link, Vertex, shortest_path
 from simnet.units import GBIT_PER_S, BytesPerSecond
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
+LAB = re.compile(rf"realrun-({NAME.pattern})-")
 MAX_HOSTS = 64
 MIN_RATE = 1e-3 * GBIT_PER_S
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from realrun.lab.network import current
+from realrun.lab.network import current, processes, send
 from realrun.lab.plan import Plan
-from simnet.errors import Incomplete, InvalidInput
+from simnet.errors import Incomplete, InvalidInput, Unsupported
 from simnet.fabric import Vertex
 from simnet.units import Seconds
 
 MASTER_PORT = 29500
 POLL_S = 0.02
+GRACE: Seconds = 2.0
 
 
 def environment(plan: Plan, rank: int) -> dict[str, str]:
@@ -67,7 +69,7 @@ class Ranks:
             if deadline is not None and time.monotonic() > deadline:
                 late = [rank for rank, process in enumerate(self.running) if process.poll() is None]
                 self.stop()
-                raise Incomplete(f"ranks {late} of the lab {self.plan.name} had not ended after {timeout:g} s")
+                raise Incomplete(f"{_listed(late)} of the lab {self.plan.name!r} had not ended after {timeout:g} s")
             time.sleep(POLL_S)
         self._raise_for_failure()
 
@@ -77,18 +79,36 @@ class Ranks:
         if failed:
             self.stop()
             text = ", ".join(f"rank {rank} on {self.plan.hosts[rank]} ({_meaning(code)})" for rank, code in failed)
-            raise Incomplete(f"failed in the lab {self.plan.name}: {text}; see its output above")
+            raise Incomplete(f"failed in the lab {self.plan.name!r}: {text}; see its output above")
 
     def stop(self) -> None:
-        """End what still runs: first asked, then forced."""
-        for process in self.running:
-            process.terminate()
-        for process in self.running:
-            try:
-                process.wait(2.0)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        """End what still runs, with the processes it started: first asked, then forced."""
+        for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5 * GRACE)):
+            deadline = time.monotonic() + patience
+            for process in self._started():
+                send(process, number)
+            while self._started() and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+
+    def _started(self) -> list[int]:
+        """Ids of the processes that run in the lab and belong to a rank; a rank's own id may be another's by now."""
+        left = []
+        for host, leader in zip(self.plan.hosts, self.running, strict=False):
+            leader.poll()
+            with contextlib.suppress(Unsupported):  # the lab was removed meanwhile, and with it what ran there
+                left += [i for i in processes(self.plan.namespace(host)) if _group(i) == leader.pid]
+        return left
+
+
+def _group(process: int) -> int:
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return 0
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _meaning(code: int | None) -> str:
@@ -123,12 +143,15 @@ def _start(
     plan: Plan, host: Vertex, command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None
 ) -> subprocess.Popen[bytes]:
     inside = ["ip", "netns", "exec", plan.namespace(host), *command]
-    return subprocess.Popen(inside, env=dict(variables), stdin=subprocess.DEVNULL, stdout=stdout)
+    return subprocess.Popen(
+        inside, env=dict(variables), stdin=subprocess.DEVNULL, stdout=stdout, start_new_session=True
+    )
 
 
 def run(name: str, command: Sequence[str], *, timeout: Seconds | None = None) -> None:
     """Run `command` on every host of the lab that is up and wait for all; a request to end ends them too."""
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     with start(current(name), command) as ranks:
         ranks.wait(timeout=timeout)
 

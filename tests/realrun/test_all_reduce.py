@@ -19,6 +19,7 @@ from simnet.schedule import Op, Schedule, Step, Transfer
 
 STRIDED = ("transposed", "every third of a column", "reversed dimensions")
 ALGORITHMS = ("ring", "torus2d", "hierarchical", "halving_doubling")
+PATIENCE = 3.0
 
 
 def reduced(values: list[Any], dtype: torch.dtype, settings: dict[str, Any]) -> list[float]:
@@ -81,17 +82,24 @@ def mismatched(kind: str) -> list[float]:
     return x.tolist()
 
 
+def together() -> None:
+    """Ranks come to short time limits at the same time: importing this file takes each a time of its own."""
+    dist.barrier()
+
+
 def unchecked(count_on_rank_1: int) -> None:
+    together()
     count = count_on_rank_1 if dist.get_rank() == 1 else 400_000
-    realrun.all_reduce(torch.ones(count), checks="never", timeout=2.0)
+    realrun.all_reduce(torch.ones(count), checks="never", timeout=PATIENCE)
 
 
 def one_stays_away(after: int) -> None:
+    together()
     x = torch.ones(4)
     for count in range(after):
-        realrun.all_reduce(x[:count], timeout=1.0)
+        realrun.all_reduce(x[:count], timeout=PATIENCE)
     if dist.get_rank() != 2:
-        realrun.all_reduce(x, timeout=1.0)
+        realrun.all_reduce(x, timeout=PATIENCE)
 
 
 def asynchronous(count: int) -> tuple[bool, bool, list[float], list[float]]:
@@ -229,7 +237,7 @@ def test_even_unchecked_a_wrong_count_ends_in_an_error_that_names_a_rank(rank_po
     pool, began = rank_pool(3), time.monotonic()
     with pytest.raises(Incomplete, match="rank 1"):
         pool.run(unchecked, 4)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < pool.timeout
     assert not pool.alive
 
 
@@ -238,7 +246,7 @@ def test_a_rank_that_never_comes_is_named(rank_pool, after, where):
     pool, began = rank_pool(3), time.monotonic()
     with pytest.raises(Incomplete, match=rf"wait for rank 2.*rank 0, step 0 of {where}: could not hear from rank 2"):
         pool.run(one_stays_away, after)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < pool.timeout
     assert not pool.alive
 
 

@@ -52,6 +52,6 @@ def test_training_with_the_hook_equals_plain_ddp_and_one_process(rank_pool, worl
 @pytest.mark.slow
 def test_the_example_trains_under_torchrun():
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLE)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert result.returncode == 0, result.stderr
     assert "loss" in result.stdout

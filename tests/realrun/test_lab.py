@@ -116,9 +116,14 @@ needs_lab = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lab_name() -> str:
-    return "t" + str(os.getpid())
+    """Name of a lab that this machine can have, whatever keeps it from that: no tools, a container, few cores."""
+    try:
+        network.require_lab(plans.plan("star", 4, 100 * MBIT))
+    except (InvalidInput, Unsupported) as error:
+        pytest.skip(f"no lab here: {error}")
+    return f"t{os.getpid() % 10**8}"
 
 
 class TestRealLab:
@@ -140,8 +145,22 @@ class TestRealLab:
         network.up(plans.plan("star", 2, 50 * MBIT, name=lab_name))
         left = ranks.start(network.current(lab_name), ["sleep", "300"])
         assert network.down(lab_name) == 3
-        assert all(process.wait(5) != 0 for process in left.running)
+        assert all(process.wait(60) != 0 for process in left.running)
 
+    def test_a_command_that_ends_takes_what_it_started_with_it(self, lab_name: str) -> None:
+        made = plans.plan("star", 2, 50 * MBIT, name=lab_name)
+        network.up(made)
+        try:
+            ranks.run(lab_name, ["sh", "-c", "sleep 300 & exit 0"], timeout=60)
+            with pytest.raises(Incomplete, match=r"ranks 0, 1 of the lab 't\d+' had not ended after 0\.5 s"):
+                ranks.run(lab_name, ["sh", "-c", "sleep 300 & sleep 300"], timeout=0.5)
+            assert all(network.processes(made.namespace(host)) == [] for host in made.hosts)
+            assert lab_name in network.names()
+        finally:
+            network.down(lab_name)
+        assert lab_name not in network.names()
+
+    @pytest.mark.usefixtures("lab_name")
     def test_down_of_no_lab_removes_nothing(self) -> None:
         assert network.down("nosuchlab") == 0
 
@@ -176,7 +195,7 @@ class TestRealLab:
             command = subprocess.Popen([sys.executable, "-c", body])
             _wait_for(lambda: all(network.processes(made.namespace(host)) for host in made.hosts))
             command.terminate()
-            assert command.wait(20) == 143
+            assert command.wait(60) == 143
             assert all(network.processes(made.namespace(host)) == [] for host in made.hosts)
         finally:
             network.down(lab_name)
@@ -190,6 +209,7 @@ class TestRealLab:
         finally:
             network.down(lab_name)
 
+    @pytest.mark.usefixtures("lab_name")
     def test_predictions_from_ping_pong_agree_with_collectives_in_the_lab(self) -> None:
         result = closed_loop.run(quick=True)
         assert len(result.rows) == 6
@@ -215,7 +235,7 @@ assert sorted(came) == sorted(peers), came
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

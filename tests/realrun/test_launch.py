@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -85,10 +86,22 @@ def realrun_command(*arguments: str, **environ: str) -> subprocess.Popen:
     )
 
 
+def launched(*arguments: str, **place: str) -> list[tuple[str, str]]:
+    """What two ranks print; another port is tried where somebody took the one that was free a moment ago."""
+    for _ in range(5):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        ranks = [realrun_command(*arguments, RANK=str(rank), MASTER_PORT=port, **place) for rank in range(2)]
+        outputs = [rank.communicate(timeout=250) for rank in ranks]
+        if "another program has it" not in outputs[0][1]:
+            break
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    return outputs
+
+
 @pytest.mark.slow
 def test_ranks_of_a_launcher_measure_together_and_rank_0_prints(tmp_path):
-    port = str(20000 + os.getpid() % 10000)
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
     arguments = (
         "allreduce",
         "--sizes",
@@ -99,9 +112,7 @@ def test_ranks_of_a_launcher_measure_together_and_rank_0_prints(tmp_path):
         "--out",
         str(tmp_path / "rows.jsonl"),
     )
-    ranks = [realrun_command(*arguments, RANK=str(rank), **place) for rank in range(2)]
-    outputs = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    outputs = launched(*arguments, **place)
     rows = [json.loads(line) for line in outputs[0][0].splitlines()]
     assert [row["size_bytes"] for row in rows] == [4, 64, 1024]
     assert outputs[1][0] == ""
@@ -161,8 +172,8 @@ def test_a_run_that_is_killed_keeps_what_it_measured(tmp_path: Path):
     out = tmp_path / "rows.jsonl"
     run = realrun_command("allreduce", "--ranks", "2", "--sizes", "4:1G:2", "--out", str(out))
     assert run.stdout is not None
-    while "float" not in run.stdout.readline():
-        pass
+    while "float" not in (line := run.stdout.readline()):
+        assert line, run.communicate()
     run.kill()
     run.communicate()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -216,6 +227,15 @@ def test_no_rank_starts_for_a_request_that_cannot_be_met(
     assert (ended.value.code, output, error.count("\n")) == (2, "", 1)
     assert refused in error
     assert not out.exists()
+
+
+def test_a_port_that_another_program_has_is_refused_with_what_to_set():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            InvalidInput, match=f"port {port} of this host, and another program has it; set MASTER_PORT"
+        ):
+            join(Launch("torchrun", 0, 2, 0, 2, "127.0.0.1", port), backend="gloo")
 
 
 def test_nccl_is_refused_to_a_launched_rank_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:

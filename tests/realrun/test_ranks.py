@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from realrun.ranks import RankPool
 from realrun.stall import Stall, Stalled, circle, culprits
 from simnet.algorithms import registry
 from simnet.errors import Incomplete, InvalidInput
+
+PATIENCE = 3.0
 
 
 def place() -> tuple[int, int, int]:
@@ -44,28 +47,30 @@ def fail_on(rank: int) -> None:
     dist.barrier()
 
 
-def ring() -> Executor:
-    return Executor(registry.build("ring", dist.get_world_size()), timeout=1.5)
+def ring(timeout: float) -> Executor:
+    """A ring that ran once. Ranks come to it together: importing this file takes each a time of its own."""
+    dist.barrier()
+    executor = Executor(registry.build("ring", dist.get_world_size()), timeout=timeout)
+    executor.run(torch.zeros(100))
+    return executor
 
 
 def die_on(rank: int) -> None:
-    executor = ring()
-    executor.run(torch.zeros(100))
+    executor = ring(60.0)
     if dist.get_rank() == rank:
         os.kill(os.getpid(), signal.SIGKILL)
     executor.run(torch.zeros(100))
 
 
 def stay_away_on(rank: int) -> None:
-    executor = ring()
-    executor.run(torch.zeros(100))
+    executor = ring(PATIENCE)
     if dist.get_rank() == rank:
-        time.sleep(60)
+        time.sleep(600)
     executor.run(torch.zeros(100))
 
 
 def gone(process_ids: list[int]) -> bool:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while any(_runs(pid) for pid in process_ids):
         if time.monotonic() > deadline:
             return False
@@ -106,31 +111,35 @@ def test_no_ranks_at_all_are_refused():
 
 
 def test_a_killed_rank_is_named_at_once_and_no_process_is_left():
-    with RankPool(4, timeout=30) as pool:
+    with RankPool(4, timeout=60) as pool:
         ids = pool.process_ids
-        began = time.monotonic()
         with pytest.raises(
             Incomplete, match=r"the others wait for rank 2; .*rank 2, process \d+: was killed by SIGKILL"
-        ):
+        ) as lost:
             pool.run(die_on, 2)
-        assert time.monotonic() - began < 15
+        assert "then its connection broke" in str(lost.value)
+        assert "the time limit" not in str(lost.value)
         assert gone(ids)
         with pytest.raises(Incomplete, match="start a new RankPool"):
             pool.run(place)
 
 
 def test_a_rank_that_stays_away_is_named_with_step_peer_and_time():
-    with RankPool(3, timeout=30) as pool:
+    with RankPool(3, timeout=60) as pool:
         ids = pool.process_ids
-        with pytest.raises(
-            Incomplete, match=r"wait for rank 1; .*rank 2, step 0 of ring: could not hear from rank 1 for 1\."
-        ):
-            pool.run(stay_away_on, 1, timeout=20)
+        with pytest.raises(Incomplete) as lost:
+            pool.run(stay_away_on, 1, timeout=120)
+        told = re.search(
+            r"wait for rank 1; .*rank 2, step 0 of ring: could not hear from rank 1 for (\d+\.\d+) s, the time limit",
+            str(lost.value),
+        )
+        assert told, lost.value
+        assert PATIENCE - 0.1 <= float(told[1]) < 60
         assert gone(ids)
 
 
 def test_a_bug_on_one_rank_ends_the_run_and_names_the_rank():
-    with RankPool(2, timeout=30) as pool:
+    with RankPool(2, timeout=60) as pool:
         ids = pool.process_ids
         with pytest.raises(Incomplete, match="rank 1: ValueError: a bug"):
             pool.run(fail_on, 1)

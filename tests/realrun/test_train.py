@@ -20,7 +20,7 @@ from realrun.data import InMemory, Synthetic, digits
 from realrun.gradients import GradientBuckets, LossScale, reducer
 from realrun.input_pipeline import STAGES
 from realrun.learning_rate import LearningRate
-from realrun.ranks import preload
+from realrun.rank_process import preload
 from realrun.records import synthetic_images, write_shards
 from realrun.train import Job, Trainer, train
 from simnet.algorithms.registry import algorithms

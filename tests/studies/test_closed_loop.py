@@ -11,7 +11,7 @@ import pytest
 from realrun.lab.plan import plan
 from realrun.lab.step_trial import StepAnswer
 from realrun.lab.trial import ONE_WAY, TWO_WAY, Answer, Request
-from simnet.errors import InvalidInput
+from simnet.errors import InvalidInput, Unsupported
 from simnet.units import KIB, MIB
 from studies import closed_loop, lab_step
 from studies.closed_loop import MBIT, Calibration, Entry, calibrate, errors, order_faults, predict
@@ -91,15 +91,25 @@ def test_a_step_is_its_parts_with_the_exchange_beside_or_behind() -> None:
     assert serial["predicted"] == pytest.approx(0.02 + 0.04 + 0.02 + 0.04 + 0.001)
 
 
-def test_without_root_it_says_how_noisy_loopback_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise InvalidInput("a lab needs root")
+@pytest.mark.parametrize(
+    ("part", "refusal"),
+    [
+        ("require_tools", InvalidInput("a lab needs root")),
+        ("_call", Unsupported("ip netns add failed: Operation not permitted")),
+    ],
+)
+def test_where_no_lab_can_be_it_says_how_noisy_loopback_is(
+    monkeypatch: pytest.MonkeyPatch, part: str, refusal: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise refusal
 
-    monkeypatch.setattr(closed_loop.network, "require_tools", refuse)
+    monkeypatch.setattr(closed_loop.network, "require_tools", lambda: None)
+    monkeypatch.setattr(closed_loop.network, part, refuse)
     tiny = closed_loop.Extent((), (Entry("ring"),), (KIB,), (), repeats=3)
     monkeypatch.setattr(closed_loop, "QUICK", tiny)
     result = closed_loop.run(quick=True)
-    assert "a lab needs root" in result.notes[0]
+    assert str(refusal) in result.notes[0]
     assert "of the median" in result.notes[0]
     assert result.claims == []
 

@@ -14,7 +14,7 @@ from studies.registry import find
 from studies.report import write
 from studies.study import Claim, Picture, Result, Table
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
@@ -38,7 +38,7 @@ def page(tmp_path: Path) -> Path:
 
 def browser(page: Path, *options: str) -> str:
     command = [CHROMIUM, *QUIET, f"--user-data-dir={page.parent / 'profile'}", *options, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=True).stdout
 
 
 def test_tables_and_claims_reach_the_reader(page: Path) -> None:
