@@ -64,6 +64,7 @@ SYSTEMS = (
     System("mlperf0.6.NVIDIA_dgx1_", "dgx1v-8", {"framework": "mxnet-nvidia"}),
     System("mlperf0.6.NVIDIA_dgx2_", "dgx2-16", {"framework": "mxnet-nvidia"}),
     System("mlperf0.5.nvidia_dgx1.", "dgx1v-8", {"framework": "mxnet-nvidia"}),
+    System("mlperf0.5.nvidia_dgx1_multi.", "mlperf-dgx1-640"),
     System("goyal.rn101", "goyal-256", {"model": "resnet101"}),
     System("goyal.time256", "goyal-256"),
     System("goyal.eff", "goyal-352"),
@@ -85,8 +86,6 @@ REFUSED = {
     "time_to_accuracy_olympic_mean": "ends at an accuracy: how many epochs that takes is not predicted",
     "mlperf0.6.Google": "no single-device row of the device, and no epochs to count",
     "mlperf0.6.NVIDIA_dgx2h": "a device of 450 W that no single-device row describes",
-    "mlperf0.5.nvidia_dgx1_multi": "how 80 servers sum their gradients is not stated; as one flat ring of 32-bit "
-    "gradients the model is 41 % too slow",
     "mlperf0.5": "a device or a node that no single-device row describes",
     "dawn.": "processors without a single-device row and without a link description",
     "jia.alex": "the number of devices is not stated",
