@@ -23,12 +23,14 @@ from simnet.costs.nccl_scaled import measured_worlds, times, without_leftover
 from simnet.errors import InvalidInput
 from simnet.line_fit import FEWEST_POINTS, Lines, fit_lines, interval, line_times, segments
 from simnet.metrics import error_quantile, geometric_mean_error, mape, signed_bias
+from simnet.modes import Modes, find_modes
 from simnet.nccl_fit import fit_nccl, fits_nccl
 from simnet.points import RING_STEPS, Point, merged, nearest_to_collectives, refusal, split_contradictions, usable
-from simnet.results import Fitted, FittedPoint, Measurement, NcclFit, NcclSite, Profile, ProfileInput
+from simnet.results import Fitted, FittedPoint, Measurement, NcclFit, NcclSite, Profile, ProfileInput, Segment
 from simnet.units import Seconds
 
 _MOST_POINTS = 300
+_MODES = "{}: which of the two a run takes is chance, and intervals hold both"
 
 
 def calibrate(
@@ -72,8 +74,9 @@ def _with_nccl(lines: Profile, fit: NcclFit, rows: Sequence[Measurement]) -> Pro
     fitted, measured = [point.fitted_s or 0.0 for point in points], [point.time_s for point in points]
     worlds = " and ".join(f"{n} ranks on {k} node{'s' if k > 1 else ''}" for n, k in measured_worlds(fit))
     assumed = f"all-reduces of {worlds} ran as NCCL {fit.site.release} chooses, whatever algorithm that is"
+    modes = (_MODES.format(one) for one in find_modes(rows))
     return replace(
-        lines, nccl=fit, points=(*points, *lines.points), assumptions=(assumed, *lines.assumptions),
+        lines, nccl=fit, points=(*points, *lines.points), assumptions=(assumed, *lines.assumptions, *modes),
         residuals=_figures(fitted, measured),
     )  # fmt: skip
 
@@ -87,6 +90,7 @@ def _nccl_point(fit: NcclFit, row: Measurement) -> FittedPoint:
 
 def _by_lines(empty: Profile, rows: Iterable[Measurement], draws: int, seed: int) -> Profile:
     """Lines through messages."""
+    rows = list(rows)
     points, unusable = usable(rows)
     points, left_out = nearest_to_collectives(points)
     points = merged(points) if len(points) > _MOST_POINTS else points
@@ -96,9 +100,38 @@ def _by_lines(empty: Profile, rows: Iterable[Measurement], draws: int, seed: int
         raise InvalidInput(_too_few(len(kept), refused, unusable))
     kept.sort(key=lambda point: point.message_bytes)
     lines = fit_lines(kept)
+    modes = find_modes(row for row in rows if row.collective != "add")
+    assumed = (*_assumptions(kept), *(_MODES.format(one) for one in modes))
     return replace(
-        empty, segments=segments(kept, lines, draws, seed), gamma_s_per_byte=gamma, points=_fitted(kept, lines),
-        refused=(*refused, *left_out, *unusable), assumptions=_assumptions(kept), residuals=_residuals(kept, lines),
+        empty, segments=_widened(segments(kept, lines, draws, seed), modes), gamma_s_per_byte=gamma,
+        points=_fitted(kept, lines), refused=(*refused, *left_out, *unusable), assumptions=assumed,
+        residuals=_residuals(kept, lines),
+    )  # fmt: skip
+
+
+def _widened(segments: Sequence[Segment], modes: Sequence[Modes]) -> tuple[Segment, ...]:
+    """Stretch the intervals of every line so that they hold both kinds of its repeats."""
+    ratios: dict[int, list[float]] = {index: [1.0] for index in range(len(segments))}
+    for one in modes:
+        for time in (one.quick_s, one.slow_s):
+            what = one.condition
+            row = Measurement(what.collective, what.size_bytes, time, what.ranks, what.algorithm)
+            for point in usable([row])[0]:
+                index = _segment_of(segments, point.message_bytes)
+                ratios[index].append(point.seconds / _line_time(segments[index], point.message_bytes))
+    return tuple(_stretched(segment, min(ratios[i]), max(ratios[i])) for i, segment in enumerate(segments))
+
+
+def _stretched(segment: Segment, quick: float, slow: float) -> Segment:
+    latency, bandwidth = segment.latency_s, segment.bandwidth_bytes_per_s
+    return replace(
+        segment,
+        latency_s=Fitted(
+            latency.value, min(latency.low, latency.value * quick), max(latency.high, latency.value * slow)
+        ),
+        bandwidth_bytes_per_s=Fitted(
+            bandwidth.value, min(bandwidth.low, bandwidth.value / slow), max(bandwidth.high, bandwidth.value / quick)
+        ),
     )  # fmt: skip
 
 
@@ -171,8 +204,24 @@ def expected(profile: Profile, rows: Iterable[Measurement]) -> Iterator[tuple[Me
 
 
 def message_time(profile: Profile, num_bytes: float) -> Seconds:
-    """Time of one message by a profile, s."""
-    for segment in profile.segments:
-        if segment.max_bytes is None or num_bytes <= segment.max_bytes:
-            return segment.latency_s.value + num_bytes / segment.bandwidth_bytes_per_s.value
-    raise InvalidInput(f"profile {profile.name} has no segment for {num_bytes} bytes; its last one must have no end")
+    """Time of one message by a profile, s.
+
+    Raises
+    ------
+    InvalidInput : the profile has no line for a message of that size.
+    """
+    try:
+        segment = profile.segments[_segment_of(profile.segments, num_bytes)]
+    except StopIteration:
+        raise InvalidInput(
+            f"profile {profile.name} has no segment for {num_bytes} bytes; its last one must have no end"
+        ) from None
+    return _line_time(segment, num_bytes)
+
+
+def _segment_of(segments: Sequence[Segment], num_bytes: float) -> int:
+    return next(i for i, s in enumerate(segments) if s.max_bytes is None or num_bytes <= s.max_bytes)
+
+
+def _line_time(segment: Segment, num_bytes: float) -> Seconds:
+    return segment.latency_s.value + num_bytes / segment.bandwidth_bytes_per_s.value

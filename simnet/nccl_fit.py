@@ -23,10 +23,13 @@ import numpy.typing as npt
 
 from simnet.costs.nccl_scaled import FACTORS, SIGMAS, Columns, World, columns, modelled, published_network_step
 from simnet.errors import InvalidInput
+from simnet.modes import Modes, find_modes
 from simnet.results import Fitted, Measurement, NcclFit, NcclLeftover, NcclSite, NcclVariant
 from simnet.units import Bytes, Seconds
 
 FloatArray = npt.NDArray[np.float64]
+
+_Point = tuple[World, Bytes]
 
 _FREEDOM = 0.5
 _MEASURED_FREEDOM = 0.15
@@ -42,13 +45,15 @@ def fit_nccl(rows: Iterable[Measurement], site: NcclSite) -> NcclFit:
     ------
     InvalidInput : no such rows.
     """
+    rows = [row for row in rows if fits_nccl(row)]
     times = _times(rows)
     if not times:
         raise InvalidInput(
             "no all-reduce row tells ranks, nodes and a time; give nccl-tests logs with their rank lines, or say how "
             "many ranks a node has with --ranks-per-node"
         )
-    fits = sorted((_fit(times, site, guess) for guess in _guesses(site, times)), key=lambda fit: fit.error)
+    apart = _apart(times, find_modes(rows))
+    fits = sorted((_fit(times, site, guess, apart) for guess in _guesses(site, times)), key=lambda fit: fit.error)
     near = [fit for fit in fits if fit.error <= _NEAR * fits[0].error]
     return NcclFit(site, tuple(near), usual_error())
 
@@ -69,16 +74,25 @@ def usual_error() -> float:
     return float(tomllib.loads(text)["error_80"])
 
 
-def _times(rows: Iterable[Measurement]) -> dict[tuple[World, Bytes], Seconds]:
+def _times(rows: Iterable[Measurement]) -> dict[_Point, Seconds]:
     """Median time by world and size."""
-    groups: dict[tuple[World, Bytes], list[Seconds]] = {}
+    groups: dict[_Point, list[Seconds]] = {}
     for row in rows:
-        if fits_nccl(row):
-            groups.setdefault(((row.ranks or 1, row.nodes or 1), row.size_bytes), []).append(row.time_s)
+        groups.setdefault(((row.ranks or 1, row.nodes or 1), row.size_bytes), []).append(row.time_s)
     return {key: median(times) for key, times in sorted(groups.items())}
 
 
-def _guesses(site: NcclSite, times: Mapping[tuple[World, Bytes], Seconds]) -> list[NcclVariant]:
+def _apart(times: Mapping[_Point, Seconds], modes: Iterable[Modes]) -> dict[_Point, float]:
+    """How far repeats of two kinds are from the time that is fitted, of ln(time), by world and size."""
+    found: dict[_Point, float] = {}
+    for one in modes:
+        point = ((one.condition.ranks or 1, one.condition.nodes or 1), one.condition.size_bytes)
+        ends = (abs(log(end / times[point])) for end in (one.quick_s, one.slow_s))
+        found[point] = max(found.get(point, 0.0), *ends)
+    return found
+
+
+def _guesses(site: NcclSite, times: Mapping[_Point, Seconds]) -> list[NcclVariant]:
     """Every answer to what the rows do not say, with factors of 1."""
     several = max(world for world, _ in times)[1] > 1
     choices = product((True, False), (True, False) if several else (True,), (1, 2) if several else (2,))
@@ -86,7 +100,9 @@ def _guesses(site: NcclSite, times: Mapping[tuple[World, Bytes], Seconds]) -> li
     return [NcclVariant(*choice, one, (), 0.0) for choice in choices]
 
 
-def _fit(times: Mapping[tuple[World, Bytes], Seconds], site: NcclSite, guess: NcclVariant) -> NcclVariant:
+def _fit(
+    times: Mapping[_Point, Seconds], site: NcclSite, guess: NcclVariant, apart: Mapping[_Point, float]
+) -> NcclVariant:  # fmt: skip
     """Fit the factors of one variant."""
     target = np.log(list(times.values()))
     logs, sds, left = _solve(columns(site, guess, list(times)), target, site)
@@ -94,13 +110,16 @@ def _fit(times: Mapping[tuple[World, Bytes], Seconds], site: NcclSite, guess: Nc
         name: Fitted(exp(value), exp(value - SIGMAS * sd), exp(value + SIGMAS * sd))
         for name, value, sd in zip(FACTORS, logs.tolist(), sds.tolist(), strict=True)
     }
-    leftovers = tuple(_leftover(world, list(times), left) for world in sorted({world for world, _ in times}))
+    leftovers = tuple(_leftover(world, list(times), left, apart) for world in sorted({world for world, _ in times}))
     return replace(guess, factors=factors, leftovers=leftovers, error=float(np.mean(np.abs(leftovers[-1].log_ratio))))
 
 
-def _leftover(world: World, points: list[tuple[World, Bytes]], left: FloatArray) -> NcclLeftover:
+def _leftover(world: World, points: list[_Point], left: FloatArray, apart: Mapping[_Point, float]) -> NcclLeftover:
     here = [i for i, (other, _) in enumerate(points) if other == world]
-    return NcclLeftover(*world, tuple(points[i][1] for i in here), tuple(float(-left[i]) for i in here))
+    modes = tuple(apart.get(points[i], 0.0) for i in here)
+    return NcclLeftover(
+        *world, tuple(points[i][1] for i in here), tuple(float(-left[i]) for i in here), modes if any(modes) else ()
+    )
 
 
 def _solve(parts: Columns, target: FloatArray, site: NcclSite) -> tuple[FloatArray, FloatArray, FloatArray]:

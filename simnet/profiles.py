@@ -79,11 +79,15 @@ def _variant(row: Mapping[str, Any]) -> NcclVariant:
     if not all(factor.value > 0 for factor in factors.values()):
         raise ValueError("nccl.variants.factors: one is not above 0")
     leftovers = tuple(
-        NcclLeftover(one["ranks"], one["nodes"], tuple(one["sizes"]), tuple(one["log_ratio"]))
+        NcclLeftover(
+            one["ranks"], one["nodes"], tuple(one["sizes"]), tuple(one["log_ratio"]), tuple(one.get("modes", ()))
+        )
         for one in row["leftovers"]
     )
     if not leftovers or not all(one.sizes and len(one.sizes) == len(one.log_ratio) for one in leftovers):
         raise ValueError("nccl.variants.leftovers: sizes and log_ratio, as many of each")
+    if not all(len(one.modes) in (0, len(one.sizes)) for one in leftovers):
+        raise ValueError("nccl.variants.leftovers.modes: one for each of sizes")
     return NcclVariant(
         row["ll128_inside"], row["ll128_across"], row["channels_per_nic"], factors, leftovers, row["error"]
     )  # fmt: skip

@@ -191,12 +191,16 @@ class NcclSite:
 
 @dataclass(frozen=True, slots=True)
 class NcclLeftover:
-    """ln(measured/modelled) at the sizes of one measured world size, in rising order of the sizes."""
+    """ln(measured/modelled) at the sizes of one measured world size, in rising order of the sizes.
+
+    `modes` is how far, in ln(time), repeats of two kinds are from the measured time; empty where there are none.
+    """
 
     ranks: int
     nodes: int
     sizes: tuple[Bytes, ...]
     log_ratio: tuple[float, ...]
+    modes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def command(
     from simnet.points import parse_holdout
     from simnet.profiles import write_profile
 
-    inputs, rows = _read(logs)
+    inputs, rows, notes = _read(logs)
     site = nccl_site(
         nics=nics, nic_bandwidth=nic_bandwidth, inside=inside, network_latency=network_latency, hardware=hardware,
         ampere=ampere,
@@ -57,7 +57,7 @@ def command(
     if json:
         print_json([profile])
         return
-    for line in (*_lines(profile, len(held)), *_held_out(profile, held), f"wrote {out}"):
+    for line in (*_lines(profile, len(held)), *notes, *_held_out(profile, held), f"wrote {out}"):
         print(line)
 
 
@@ -89,7 +89,8 @@ def _refused(profile: Profile) -> Iterator[str]:
     yield from (f"  left out: {count} rows: {reason}" for reason, count in common.items())
 
 
-def _read(logs: list[Path]) -> tuple[list[ProfileInput], list[Measurement]]:
+def _read(logs: list[Path]) -> tuple[list[ProfileInput], list[Measurement], list[str]]:
+    """Inputs, rows, and what the readers noted beside them."""
     from hashlib import file_digest
 
     from simnet.importers.logs import read_log
@@ -97,13 +98,15 @@ def _read(logs: list[Path]) -> tuple[list[ProfileInput], list[Measurement]]:
 
     inputs: list[ProfileInput] = []
     rows: list[Measurement] = []
+    notes: list[str] = []
     for path in logs:
         log = read_log(path)
         with path.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
         inputs.append(ProfileInput(str(path), digest, len(log.measurements)))
         rows += log.measurements
-    return inputs, rows
+        notes += [f"  note: {path.name}: {text}" for text in log.notes if not text.startswith("two modes")]
+    return inputs, rows, notes
 
 
 def _now() -> str:
@@ -139,6 +142,7 @@ def _lines(profile: Profile, held: int) -> Iterator[str]:
             yield f"    {name:<34} {factor.value:.3f} ({factor.low:.3f} to {factor.high:.3f})"
     if profile.gamma_s_per_byte:
         yield f"  reduction {span(profile.gamma_s_per_byte, 's/B')}"
-    yield from (f"  assumed: {text}" for text in profile.assumptions)
+    for text in profile.assumptions:
+        yield f"  {'WARNING' if text.startswith('two modes') else 'assumed'}: {text}"
     yield f"  distance from its own points (no accuracy): {profile.residuals['geometric_mean']:.1%} geometric mean"
     yield from _refused(profile)

@@ -67,15 +67,24 @@ def times(fit: NcclFit, ranks: int, nodes: int, sizes: Sequence[Bytes]) -> Float
 def half_widths(fit: NcclFit, ranks: int, nodes: int, sizes: Sequence[Bytes]) -> FloatArray:
     """Half of the 80 % interval of ln(time), shape (num_sizes,).
 
-    What going to other world sizes usually misses, the disagreement of the variants, what repeats differ by, and, at
-    sizes nobody measured there, what interpolating between the measured ones misses, more the further they are apart.
+    What going to other world sizes usually misses, the disagreement of the variants, what repeats differ by, at sizes
+    nobody measured there what interpolating between the measured ones misses, more the further they are apart, and
+    where repeats are of two kinds, how far those are.
     """
     nearest = _nearest(fit.variants[0].leftovers, ranks, nodes)
     doublings = max(abs(log2(ranks / nearest.ranks)), abs(log2(nodes / nearest.nodes)))
     between = interpolation_error(nearest) * np.sqrt(_steps_away(nearest.sizes, sizes))
     learned = fit.error_per_doubling * sqrt(doublings)
     own = SIGMAS * spread(fit, ranks, nodes, sizes)
-    return np.sqrt(learned**2 + own**2 + between**2 + REPEATS**2)
+    usual = np.sqrt(learned**2 + own**2 + between**2 + REPEATS**2)
+    return usual + _modes(nearest, sizes)
+
+
+def _modes(nearest: NcclLeftover, sizes: Sequence[Bytes]) -> FloatArray:
+    """What repeats of two kinds add at each size: as much as at the measured sizes around it."""
+    if not nearest.modes:
+        return np.zeros(len(sizes))
+    return np.interp(np.log(np.maximum(sizes, 1)), np.log(nearest.sizes), nearest.modes)
 
 
 def _steps_away(measured: Sequence[Bytes], sizes: Sequence[Bytes]) -> FloatArray:

@@ -31,6 +31,7 @@ from simnet.importers import (
 )
 from simnet.importers.lines import open_text, read_lines
 from simnet.importers.record import Fact, Item, Line, Log, Note, Skipped
+from simnet.modes import Repeats
 from simnet.results import CollectivePrediction, Measurement
 
 Reader = Callable[[Iterable[Line], str], Iterator[Item]]
@@ -61,13 +62,18 @@ def stream_log(path: str | Path) -> Iterator[Item]:
     found = formats(path)
     told = False
     notes: list[str] = []
+    repeats = Repeats()
     for name in found:
         items = _DOCUMENTS[name][1](path) if name in _DOCUMENTS else _TEXT[name][1](read_lines(path), str(path))
         for item in items:
             told = told or isinstance(item, Measurement | CollectivePrediction | Fact)
             if isinstance(item, Note) and len(notes) < 5:
                 notes.append(item.text)
+            if isinstance(item, Measurement):
+                repeats.add(item)
             yield item
+    yield from (Note(str(found)) for found in repeats.modes())
+    yield from map(Note, repeats.jumps())
     if not told:
         raise InvalidInput(f"{path} gives no result: {'; '.join(notes) or 'no row could be used'} ({', '.join(found)})")
 
