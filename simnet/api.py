@@ -76,7 +76,8 @@ def predict_collective(**settings: Any) -> pd.DataFrame:
     Parameters
     ----------
     settings : those of `simnet.collective_prediction.predict_collective`: ranks, cluster, algorithm, grid,
-        ranks_per_node, sizes, dtype, engine, bandwidth, latency, ...
+        ranks_per_node, sizes, dtype, engine, bandwidth, latency, ... With algorithm="auto" every row has the
+        fastest algorithm of its size and the runner-up; `attrs["refused"]` says which were not tried, and why
 
     Examples
     --------
@@ -89,7 +90,10 @@ def predict_collective(**settings: Any) -> pd.DataFrame:
     """
     import pandas as pd
 
-    return pd.DataFrame(_collective_rows(settings))
+    rows, refused = _collective_rows(settings)
+    table = pd.DataFrame(rows)
+    table.attrs["refused"] = refused
+    return table
 
 
 def compare(predicted: str | Path, measured: str | Path) -> Comparison:
@@ -112,7 +116,7 @@ def answer(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         `run = true` for the time to train beside the step.
     """
     if "scenario" not in settings:
-        return _collective_rows(settings)
+        return _collective_rows(settings)[0]
     changes = {name: value for name, value in settings.items() if name not in ("scenario", "run", "catalog")}
     if not settings.get("run"):
         return [_step_row(predict(settings["scenario"], changes, catalog=settings.get("catalog")))]
@@ -149,7 +153,8 @@ def _is(value: Any, kinds: tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _collective_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _collective_rows(settings: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Rows, and algorithms that were not tried with the reason."""
     from dataclasses import asdict
     from inspect import signature
 
@@ -166,5 +171,23 @@ def _collective_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         if settings.get(name) is not None and not _is(settings[name], kinds):
             raise InvalidInput(f"{name} must be {wanted}, got {settings[name]!r}")
     cost = settings.get("cost")
-    priced = {"cost": of_text(cost)} if isinstance(cost, str) else {}
-    return [asdict(row) for row in collective_prediction.predict_collective(**{**settings, **priced})]
+    priced = {**settings, "cost": of_text(cost)} if isinstance(cost, str) else dict(settings)
+    if settings.get("algorithm") == "auto":
+        return _chosen_rows(priced)
+    return [asdict(row) for row in collective_prediction.predict_collective(**priced)], {}
+
+
+def _chosen_rows(settings: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    from dataclasses import asdict
+
+    from simnet.choice import choose
+    from simnet.collective_prediction import find_site
+
+    for name in ("grid", "profile", "engine"):
+        if settings.pop(name, None) not in (None, "auto"):
+            raise InvalidInput(f"algorithm 'auto' takes no {name}; name an algorithm or leave {name} out")
+    del settings["algorithm"]
+    sizes = settings.pop("sizes", "4:32M:2")
+    of_choice = {name: settings.pop(name) for name in ("dtype", "cost") if name in settings}
+    choice = choose(find_site(**settings), sizes, **of_choice)
+    return [asdict(row) for row in choice.rows], choice.refused

@@ -46,3 +46,16 @@ def test_a_field_no_scenario_has_is_refused(name: str) -> None:
 def test_a_run_holds_the_step_it_is_made_of() -> None:
     run = sn.predict_run("you-m40")
     assert run.time_s.value > run.run.steps * run.step.step_s.value * 0.99
+
+
+def test_the_fastest_algorithm_of_every_size_with_what_was_not_tried() -> None:
+    place = {"cluster": "abci", "ranks": 12, "algorithm": "auto"}
+    table = sn.predict_collective(**place, sizes=[1024, 2**26])
+    named = [sn.predict_collective(**{**place, "algorithm": name}, sizes=[size], engine="estimate").time_s.iloc[0]
+             for name, size in zip(table.algorithm, table.size_bytes, strict=True)]  # fmt: skip
+    assert table.time_s.tolist() == pytest.approx(named)
+    assert table.algorithm.nunique() == 2
+    assert (table.runner_up_s >= table.time_s).all()
+    assert "powers of two" in table.attrs["refused"]["swing"]
+    with pytest.raises(InvalidInput, match="'auto' takes no grid"):
+        sn.predict_collective(**place, grid="3x4")
