@@ -30,6 +30,7 @@ from simnet.results import Fitted, FittedPoint, Measurement, NcclFit, NcclSite, 
 from simnet.units import Seconds
 
 _MOST_POINTS = 300
+_LEAST_PART = 0.15
 _MODES = "{}: which of the two a run takes is chance, and intervals hold both"
 
 
@@ -94,31 +95,61 @@ def _by_lines(empty: Profile, rows: Iterable[Measurement], draws: int, seed: int
     points, unusable = usable(rows)
     points, left_out = nearest_to_collectives(points)
     points = merged(points) if len(points) > _MOST_POINTS else points
-    kept, refused = split_contradictions([point for point in points if point.row.collective != "add"])
-    gamma = _gamma([point for point in points if point.row.collective == "add"], draws, seed)
+    points, adds = _parted(points)
+    kept, refused = split_contradictions(points)
+    gamma = _gamma(adds, draws, seed)
     if len(kept) < FEWEST_POINTS or len(refused) > len(kept):
         raise InvalidInput(_too_few(len(kept), refused, unusable))
     kept.sort(key=lambda point: point.message_bytes)
     lines = fit_lines(kept)
     modes = find_modes(row for row in rows if row.collective != "add")
-    assumed = (*_assumptions(kept), *(_MODES.format(one) for one in modes))
+    second = _second_kind(points, kept)
+    assumed = (*_assumptions(kept), *(_MODES.format(one) for one in modes), *_said(second))
+    found = _widened(segments(kept, lines, draws, seed), modes, second)
     return replace(
-        empty, segments=_widened(segments(kept, lines, draws, seed), modes), gamma_s_per_byte=gamma,
+        empty, segments=found, gamma_s_per_byte=gamma,
         points=_fitted(kept, lines), refused=(*refused, *left_out, *unusable), assumptions=assumed,
         residuals=_residuals(kept, lines),
     )  # fmt: skip
 
 
-def _widened(segments: Sequence[Segment], modes: Sequence[Modes]) -> tuple[Segment, ...]:
-    """Stretch the intervals of every line so that they hold both kinds of its repeats."""
+def _parted(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """Messages, and additions."""
+    return (
+        [point for point in points if point.row.collective != "add"],
+        [point for point in points if point.row.collective == "add"],
+    )
+
+
+def _second_kind(points: Sequence[Point], kept: Sequence[Point]) -> list[Point]:
+    """Refused points that agree with each other: one dip is not a law, many of one kind are times of another."""
+    held = {id(point) for point in kept}
+    agree, _ = split_contradictions([point for point in points if id(point) not in held])
+    return agree if len(agree) >= max(FEWEST_POINTS, _LEAST_PART * len(points)) else []
+
+
+def _said(second: Sequence[Point]) -> Iterator[str]:
+    if second:
+        sizes, times = [point.row.size_bytes for point in second], [point.row.time_s * 1e6 for point in second]
+        yield (
+            f"two modes: {len(second)} of the refused rows agree with each other ({min(sizes)} to {max(sizes)} bytes, "
+            f"{min(times):.4g} to {max(times):.4g} us): times of another kind, which intervals hold too"
+        )
+
+
+def _widened(
+    segments: Sequence[Segment], modes: Sequence[Modes], second: Sequence[Point]
+) -> tuple[Segment, ...]:  # fmt: skip
+    """Stretch the intervals of every line so that they hold both kinds of its repeats, and points of a second kind."""
     ratios: dict[int, list[float]] = {index: [1.0] for index in range(len(segments))}
-    for one in modes:
-        for time in (one.quick_s, one.slow_s):
-            what = one.condition
-            row = Measurement(what.collective, what.size_bytes, time, what.ranks, what.algorithm)
-            for point in usable([row])[0]:
-                index = _segment_of(segments, point.message_bytes)
-                ratios[index].append(point.seconds / _line_time(segments[index], point.message_bytes))
+    rows = [
+        Measurement(one.condition.collective, one.condition.size_bytes, time, one.condition.ranks)
+        for one in modes
+        for time in (one.quick_s, one.slow_s)
+    ]
+    for point in (*usable(rows)[0], *second):
+        index = _segment_of(segments, point.message_bytes)
+        ratios[index].append(point.seconds / _line_time(segments[index], point.message_bytes))
     return tuple(_stretched(segment, min(ratios[i]), max(ratios[i])) for i, segment in enumerate(segments))
 
 

@@ -81,6 +81,17 @@ def test_intervals_of_lines_hold_both_kinds() -> None:
     assert single.segments[0].latency_s.high < 5.1e-6
 
 
+def test_refused_rows_that_agree_are_times_of_another_kind() -> None:
+    rows = [Measurement("send", size, 5e-6 + size / 1e10) for size in SIZES]
+    slow = [replace(row, time_s=4 * row.time_s) for row in rows[2:12:2]]
+    profile = calibrate([*rows, *slow], name="two", draws=20)
+    assert len(profile.refused) == len(slow)
+    assert any(text.startswith("two modes: 5 of the refused rows agree") for text in profile.assumptions)
+    assert profile.segments[0].latency_s.high > 3.9 * 5e-6
+    one = calibrate([*rows, *slow[:1]], name="one", draws=20)
+    assert not any("two modes" in text for text in one.assumptions)
+
+
 def test_intervals_of_nccl_hold_both_kinds() -> None:
     site = NcclSite(channels=12, channel_bandwidth=1e10, nics=2, nic_bandwidth=1.2e10)
     rows = [Measurement("all_reduce", s, 2e-5 + 2 * s / 2e10, 8, nodes=2) for s in SIZES]
