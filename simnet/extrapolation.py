@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, log2, sqrt
 
+import numpy as np
+
 from simnet.collective import Kind
-from simnet.costs.nccl_scaled import half_widths, times
+from simnet.costs.nccl_scaled import REPEATS, SIGMAS, half_widths, times
 from simnet.errors import InvalidInput
 from simnet.metrics import algbw, busbw
 from simnet.nccl_fit import fit_nccl, usual_error
@@ -39,7 +41,8 @@ def extrapolate(
         ring = fit_ring(rows)
         measured_sizes = sorted(ring.sizes)
         usual = usual_error() * sqrt(log2(ranks / largest))
-        return _rows(measured_sizes, ring.predict(ranks, measured_sizes).tolist(), [usual] * len(measured_sizes), ranks)
+        halves = np.sqrt(usual**2 + (SIGMAS * ring.spread(ranks, measured_sizes)) ** 2 + REPEATS**2)
+        return _rows(measured_sizes, ring.predict(ranks, measured_sizes).tolist(), halves.tolist(), ranks)
     if nodes is None or not 1 <= nodes <= ranks or ranks % nodes:
         raise InvalidInput(f"NCCL's model needs the number of nodes, a divisor of {ranks} ranks, got {nodes}")
     fit = fit_nccl(rows, site)

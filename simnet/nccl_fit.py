@@ -66,7 +66,7 @@ def fits_nccl(row: Measurement) -> bool:
 
 @cache
 def usual_error() -> float:
-    """80 % quantile of |ln(predicted/measured)| per root of a doubling of the ranks, on machines that are known.
+    """80 % quantile of |ln(predicted/measured)| beyond a model's own spread, per root of a doubling, on known machines.
 
     Source: `studies run collectives` measures what extrapolations miss; the figure is kept in the catalogue.
     """

@@ -34,10 +34,11 @@ class SizeFit:
 
 @dataclass(frozen=True, slots=True)
 class RingFit:
-    """A fit to two or more world sizes; `smallest` is the least of them."""
+    """A fit to two world sizes, `smallest` and `largest`."""
 
     alpha: Seconds
     smallest: int
+    largest: int
     sizes: Mapping[Bytes, SizeFit]
 
     def predict(self, ranks: int, sizes: Sequence[Bytes]) -> FloatArray:
@@ -51,6 +52,19 @@ class RingFit:
         if missing:
             raise InvalidInput(f"size {missing[0]} was not measured; predict one of {sorted(self.sizes)}")
         return np.array([self._time(ranks, self.sizes[size]) for size in sizes])
+
+    def spread(self, ranks: int, sizes: Sequence[Bytes]) -> FloatArray:
+        """Disagreement of two ways to go on, standard deviation of ln(time), shape (num_sizes,).
+
+        Two world sizes do not tell whether what is no plain ring (fixed work, growth by sharing) goes on: it does, or
+        from the larger one on all grows as a ring's bytes do.
+        """
+        steps = 2 * (self.largest - 1) * self.alpha, 2 * (ranks - 1) * self.alpha
+        plain = []
+        for size in sizes:
+            measured = self._time(self.largest, self.sizes[size])
+            plain.append(steps[1] + max(measured - steps[0], 0.0) * _factor(ranks) / _factor(self.largest))
+        return np.std([np.log(self.predict(ranks, sizes)), np.log(plain)], axis=0)
 
     def _time(self, ranks: int, fit: SizeFit) -> Seconds:
         ring = 2 * (ranks - 1) / ranks * fit.ring * (1 + fit.growth * (ranks - self.smallest))
@@ -72,7 +86,7 @@ def fit_ring(rows: Iterable[Measurement]) -> RingFit:
     small, large = worlds
     alpha = _alpha(times, small, large, common)
     sizes = {size: _size_fit(small, large, times[small][size], times[large][size], alpha) for size in common}
-    return RingFit(alpha, small, sizes)
+    return RingFit(alpha, small, large, sizes)
 
 
 def _times(rows: Iterable[Measurement]) -> dict[int, dict[Bytes, Seconds]]:

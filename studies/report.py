@@ -16,7 +16,7 @@ from simnet.errors import InvalidInput
 from studies.registry import Study
 from studies.study import Picture, Result, Table
 
-_SHARES = ("spread", "geometric mean", "MAPE", "largest")
+_SHARES = ("spread", "geometric mean", "MAPE", "largest", "in 80 %")
 _SIGNED_SHARES = ("error", "constant_error", "bias")
 
 
