@@ -10,6 +10,7 @@ from types import ModuleType
 from simnet.errors import InvalidInput
 from simnet.importers import (
     astra_sim_network,
+    iblinkinfo,
     ibnetdiscover,
     nccl_topology,
     nvidia_smi_topology,
@@ -20,7 +21,15 @@ from simnet.importers.lines import open_text
 from simnet.importers.machine import Imported, Machine
 
 # The more telling marks first: a matrix of rocm-smi also has rows that begin with GPU0.
-_READERS = (nccl_topology, simgrid, rocm_smi_topology, ibnetdiscover, astra_sim_network, nvidia_smi_topology)
+_READERS = (
+    nccl_topology,
+    simgrid,
+    rocm_smi_topology,
+    ibnetdiscover,
+    iblinkinfo,
+    astra_sim_network,
+    nvidia_smi_topology,
+)
 
 LARGEST = 24 * 2**20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

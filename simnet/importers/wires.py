@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -95,3 +96,12 @@ def port(mbit_per_s: float, source: str) -> Wire:
     known = {100_000: "ib-edr", 200_000: "ib-hdr", 400_000: "ib-ndr"}
     name = known.get(round(mbit_per_s), "ethernet-100g" if mbit_per_s >= 100_000 else "ethernet-10g")
     return wire(name, bandwidth=exact(mbit_per_s * 1e6 / 8, f"{source}: {mbit_per_s:g} Mbit/s"))
+
+
+def infiniband_sum(counts: Mapping[str, int], source: str, *, latency: float) -> Wire:
+    """Cables of several rates between the same two ends, as one wire of all their bandwidth."""
+    widest = max(counts, key=lambda rate: infiniband_rate(rate) or 0.0)
+    total = sum(count * (infiniband_rate(rate) or 0.0) for rate, count in counts.items())
+    text = " and ".join(f"{count} of {rate}" for rate, count in sorted(counts.items()))
+    one = infiniband(widest, source, latency=latency)
+    return replace(one, link=replace(one.link, bandwidth=exact(total, f"{source}: {text}")))

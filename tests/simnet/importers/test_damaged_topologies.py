@@ -18,7 +18,7 @@ FOLDERS = ("nccl_topo_xml", "nvsmi_topo", "ib_fabric", "astra_sim", "simgrid")
 # Files of these formats say the same thing twice, so that what is lost must show.
 REDUNDANT = ["nvidia_smi_4_gpus.txt", "nvidia_smi_two_hosts.txt", "nvidia_smi_switched.txt", "rocm_smi_3_gpus.txt"]
 REDUNDANT += ["astra_stacked.yml", "astra_1.json"]
-CABLED = ["fabric.ibnetdiscover", "ports.ibnetdiscover-p"]
+CABLED = ["fabric.ibnetdiscover", "ports.ibnetdiscover-p", "fabric.iblinkinfo", "fabric_lines.iblinkinfo"]
 
 
 def cut(data: bytes, *, sampled: int) -> Iterator[bytes]:

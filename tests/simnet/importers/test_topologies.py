@@ -23,6 +23,7 @@ DATA = Path(__file__).parents[2] / "data" / "topologies"
 USABLE = [
     "nccl_4_gpus.xml", "rccl_2_gpus.xml", "nccl_hint.xml", "nvidia_smi_4_gpus.txt", "nvidia_smi_two_hosts.txt",
     "nvidia_smi_switched.txt", "rocm_smi_3_gpus.txt", "fabric.ibnetdiscover", "ports.ibnetdiscover-p",
+    "fabric.iblinkinfo", "fabric_lines.iblinkinfo",
     "astra_stacked.yml", "astra_1.json", "tree.topo", "platform_clusters.xml", "platform_routes.xml",
 ]  # fmt: skip
 
@@ -52,6 +53,52 @@ def narrowest(built: BuiltFabric, a: int, b: int) -> float:
 
 def delay(built: BuiltFabric, a: int, b: int) -> float:
     return sum(built.fabric.links[i].latency for i in built.fabric.route(built.devices[a], built.devices[b]))
+
+
+@pytest.mark.parametrize("name", ["fabric.iblinkinfo", "fabric_lines.iblinkinfo"])
+def test_iblinkinfo_tells_lanes_and_both_ends(name: str) -> None:
+    machine = one(name)
+    assert machine.facts["rates"] == {"4xEDR": 14, "4xFDR": 2}
+    assert (machine.facts["switches"], machine.facts["adapters"], machine.facts["links"]) == (3, 4, 8)
+    assert machine.facts["unconnected_ports"] == 3
+    assert machine.cluster is not None
+    assert machine.cluster.num_devices == 4
+    assert machine.cluster.network.wires["port_4xEDR"].link.bandwidth.value == pytest.approx(12.5e9)
+    assert any("port 36 of MF0;leaf-b" in text and "Could be 25.78125 Gbps" in text for text in machine.warnings)
+
+
+def test_iblinkinfo_of_switches_alone_and_of_active_ports_alone_is_the_same_machine(tmp_path: Path) -> None:
+    lines = (DATA / "fabric.iblinkinfo").read_text().splitlines()
+    switches = lines[next(i for i, line in enumerate(lines) if line.startswith("Switch")) :]
+    active = [line for line in lines if "LinkUp" in line]
+    for kept in (switches, active):
+        (tmp_path / "part.txt").write_text("\n".join(kept))
+        (machine,) = read_topology(tmp_path / "part.txt").machines
+        assert machine.cluster is not None
+        assert (machine.cluster.num_devices, machine.facts["links"]) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "match"),
+    [
+        ('"cn02 mlx5_0" ( )', '"cn09 mlx5_0" ( )', "LID 12 is called"),
+        ("==>       1    1[  ]", "==>       1    7[  ]", "two places|contradict|leads to"),
+        ('"MF0;leaf-a:MSB7800/U1" ( )', '"MF0;leaf-a', "cannot be read"),
+    ],
+)
+def test_iblinkinfo_that_contradicts_itself_is_refused(tmp_path: Path, before: str, after: str, match: str) -> None:
+    text = (DATA / "fabric.iblinkinfo").read_text()
+    assert before in text
+    (tmp_path / "bad.txt").write_text(text.replace(before, after, 1))
+    with pytest.raises(InvalidInput, match=match):
+        read_topology(tmp_path / "bad.txt")
+
+
+def test_iblinkinfo_with_a_rate_nobody_knows_is_no_machine(tmp_path: Path) -> None:
+    (tmp_path / "odd.txt").write_text((DATA / "fabric.iblinkinfo").read_text().replace("25.78125", "33.3"))
+    (machine,) = read_topology(tmp_path / "odd.txt").machines
+    assert machine.cluster is None
+    assert "33.3 Gbit/s a lane" in machine.reason
 
 
 def test_every_format_has_a_look_alike_here() -> None:
