@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,16 +14,19 @@ from realrun.executor import Checks, Executor, Factors
 from realrun.groups import group_of
 from realrun.handle import Handle
 from simnet.algorithms import registry
+from simnet.algorithms.grid import parse_grid
 from simnet.collective import Kind
 from simnet.errors import InvalidInput
 from simnet.units import Seconds
+
+Op: TypeAlias = Literal["sum", "avg"] | dist.ReduceOp.RedOpType
 
 _executors: WeakKeyDictionary[dist.ProcessGroup, dict[tuple[Any, ...], Executor]] = WeakKeyDictionary()
 
 
 def all_reduce(
     tensor: torch.Tensor,
-    op: Literal["sum", "avg"] = "sum",
+    op: Op = "sum",
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
     *,
@@ -37,6 +40,7 @@ def all_reduce(
 
     Parameters
     ----------
+    op : "sum" or "avg", or torch's ReduceOp.SUM or ReduceOp.AVG.
     algorithm : an all-reduce of simnet (`simnet catalog algorithms`); `options` are its own, such as grid=(2, 2).
     reduce_dtype : type in which sums are formed, such as torch.float32 for 16-bit tensors (twice the bytes).
     checks : when ranks compare what they ask for: "first" per shape and dtype, "always", "never".
@@ -50,8 +54,10 @@ def all_reduce(
     InvalidInput : ranks ask for different things, or something that cannot be done.
     Stalled : a rank was lost or silent for longer than `timeout`, s.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidInput(f"all_reduce takes a torch.Tensor, got {type(tensor).__name__}; use torch.as_tensor")
     executor = _executor(group, algorithm, options, (timeout, reduce_dtype, checks))
-    factors = _factors(op, executor.schedule.world_size, reduce_dtype or tensor.dtype)
+    factors = _factors(_name(op), executor.schedule.world_size, reduce_dtype or tensor.dtype)
     handle = executor.run(tensor, async_op=async_op, factors=factors)
     if async_op:
         return handle
@@ -67,7 +73,7 @@ def _executor(
 ) -> Executor:
     parent = group_of(group)
     known = _executors.setdefault(parent, {})
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    plain = {name: _option(value) for name, value in options.items()}
     key = (algorithm, tuple(sorted(plain.items())), settings)
     if key not in known:
         schedule = registry.build(algorithm, dist.get_world_size(parent), **plain)
@@ -79,6 +85,21 @@ def _executor(
     return known[key]
 
 
+def _option(value: Any) -> Any:
+    """Return an option as algorithms take it: lists as tuples, a grid also where it is written "2x2"."""
+    if isinstance(value, str):
+        return parse_grid(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _name(op: Op) -> str:
+    known = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.AVG: "avg"}
+    name = op if isinstance(op, str) else known.get(op, str(op).removeprefix("RedOpType."))
+    if name not in known.values():
+        raise InvalidInput(f"op must be sum or avg, got {name!r}; torch.distributed's own all_reduce does others")
+    return name
+
+
 def _factors(op: str, world_size: int, dtype: torch.dtype) -> Factors:
     """What to multiply by before and after.
 
@@ -87,7 +108,5 @@ def _factors(op: str, world_size: int, dtype: torch.dtype) -> Factors:
     """
     if op == "sum" or world_size == 1:
         return 1.0, 1.0
-    if op != "avg":
-        raise InvalidInput(f"op must be sum or avg, got {op!r}")
     before = 2.0 ** -math.ceil(math.log2(world_size) / 2) if dtype == torch.float16 else 1.0
     return before, 1.0 / (world_size * before)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ import torch.distributed as dist
 from realrun.groups import Channels, channels_of
 from realrun.handle import Handle, HostHandle, StreamHandle
 from realrun.lanes import Buffers
+from realrun.launch import LONGEST_TIMEOUT
 from realrun.program import BoundProgram, compile_rank
 from realrun.signature import Signature, agree
 from simnet.errors import InvalidInput, Unsupported, WrongResult
@@ -48,7 +49,7 @@ class Executor:
 
     Raises
     ------
-    InvalidInput : the group has another number of ranks than the schedule.
+    InvalidInput : the group has another number of ranks than the schedule, or a setting that cannot be.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Executor:
         reduce_dtype: torch.dtype | None = None,
         checks: Checks = "first",
     ) -> None:
+        _require_settings(timeout, reduce_dtype, checks)
         self.schedule, self.timeout, self.checks = schedule, timeout, checks
         self._reduce_dtype = reduce_dtype
         self._channels: Channels = channels_of(group, timeout)
@@ -164,6 +166,15 @@ def _copy_back(tensor: torch.Tensor, work: torch.Tensor, bound: BoundProgram) ->
         torch.cuda.current_stream(tensor.device).synchronize()
 
 
+def _require_settings(timeout: Seconds, reduce_dtype: torch.dtype | None, checks: str) -> None:
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise InvalidInput(f"timeout must be above 0 s and at most {LONGEST_TIMEOUT:g} s, got {timeout:g} s")
+    if checks not in get_args(Checks):
+        raise InvalidInput(f"checks must be one of {', '.join(get_args(Checks))}, got {checks!r}")
+    if reduce_dtype is not None and not (reduce_dtype in DTYPES and reduce_dtype.is_floating_point):
+        raise InvalidInput(f"reduce_dtype must be a floating-point type such as torch.float32, got {reduce_dtype}")
+
+
 def _require_size(schedule: Schedule, world_size: int) -> None:
     if schedule.world_size != world_size:
         raise InvalidInput(
@@ -181,8 +192,9 @@ def _require_layout(tensor: torch.Tensor, reduce_dtype: torch.dtype | None, fact
             f"{tensor.dtype} has no mean, factors or wider sums here: they would round silently; "
             "sum it, or convert it to a floating-point type"
         )
-    if tensor.layout != torch.strided:
-        raise Unsupported(f"layout {tensor.layout} is not supported; pass a dense tensor")
+    if tensor.layout != torch.strided or tensor.is_meta:
+        what = "a meta tensor has no data" if tensor.is_meta else f"layout {tensor.layout} is not supported"
+        raise Unsupported(f"{what}; pass a dense tensor")
     if not tensor.is_contiguous() and _may_share_memory(tensor):
         raise InvalidInput(
             f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} may have elements that "

@@ -23,7 +23,7 @@ from simnet.units import Seconds
 DEFAULT_PORT = 29500
 Task: TypeAlias = Callable[..., Iterator[Any]] | str
 _MOST_LOCAL_RANKS = 256
-_LONGEST_TIMEOUT = 1e6
+LONGEST_TIMEOUT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +180,8 @@ def stream(
     """
     if backend not in (None, "gloo", "nccl"):
         raise InvalidInput(f"backend must be gloo or nccl, got {backend!r}")
-    if not 0 < timeout <= _LONGEST_TIMEOUT:
-        raise InvalidInput(f"timeout must be above 0 s and at most {_LONGEST_TIMEOUT:g} s, got {timeout:g} s")
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise InvalidInput(f"timeout must be above 0 s and at most {LONGEST_TIMEOUT:g} s, got {timeout:g} s")
     launch = detect()
     if launch is None:
         yield from _stream_local(function, args, ranks, backend, timeout)

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from simnet.errors import Incomplete, InvalidInput
@@ -85,17 +86,30 @@ def resolve(module: str, file: str, name: str) -> Callable[..., Any]:
     if not file:
         return getattr(importlib.import_module(module), name)
     if module == "__main__":
-        module = "__mp_main__"
+        return getattr(_script(file), name)
     if module not in sys.modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    if module not in sys.modules:
-        spec = importlib.util.spec_from_file_location(module, file)
-        if spec is None or spec.loader is None:
-            raise InvalidInput(f"{file} cannot be imported by the ranks; put {name} into a Python file")
-        sys.modules[module] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[module])
-    return getattr(sys.modules[module], name)
+    found = sys.modules[module] if module in sys.modules else _loaded(module, file)
+    return getattr(found, name)
+
+
+def _script(file: str) -> ModuleType:
+    """Return the user's script as a module, under the names by which multiprocessing's pickles know it."""
+    known = sys.modules.get("__mp_main__")
+    if getattr(known, "__file__", None) != file:
+        known = sys.modules["__main__"] = _loaded("__mp_main__", file)
+    assert known is not None
+    return known
+
+
+def _loaded(module: str, file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(module, file)
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{file} cannot be imported by the ranks; put the function into a Python file")
+    sys.modules[module] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[module])
+    return sys.modules[module]
 
 
 def _serve(rank: int, ranks: int, pipe: Connection, backend: str, timeout: Seconds) -> None:

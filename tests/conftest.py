@@ -16,6 +16,14 @@ settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the second tier may take minutes on a loaded machine; what hangs still ends."""
+    for item in items:
+        second_tier = any(item.get_closest_marker(name) for name in ("slow", "lab", "browser"))
+        if second_tier and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(1200))
+
+
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """Folder of real logs, topologies and traces, where SIMNET_SAMPLES names one."""

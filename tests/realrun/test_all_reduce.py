@@ -137,6 +137,13 @@ def first_refusal(function: str) -> str:
         "no all_reduce": lambda: realrun.all_reduce(torch.ones(4), algorithm="ring_all_gather"),
         "world size": lambda: Executor(registry.build("ring", 3)),
         "op": lambda: realrun.all_reduce(torch.ones(4), "max"),
+        "torch's op": lambda: realrun.all_reduce(torch.ones(4), dist.ReduceOp.MAX),
+        "no tensor": lambda: realrun.all_reduce([1.0]),
+        "no data": lambda: realrun.all_reduce(torch.ones(4, device="meta")),
+        "timeout": lambda: realrun.all_reduce(torch.ones(4), timeout=-1),
+        "checks": lambda: realrun.all_reduce(torch.ones(4), checks="sometimes"),
+        "narrow sums": lambda: realrun.all_reduce(torch.ones(4), reduce_dtype=torch.int32),
+        "grid": lambda: realrun.all_reduce(torch.ones(4), algorithm="torus2d", grid="2by1"),
     }
     try:
         calls[function]()
@@ -202,6 +209,20 @@ def test_sums_in_fp32_do_not_stall_where_bf16_does(rank_pool):
     assert rank_pool(3).run(reduced, values, torch.bfloat16, {"reduce_dtype": torch.float32}) == [258.0] * 3
 
 
+def torchs_own_words() -> list[float]:
+    """Called as torch.distributed's: op by its constant, group and async_op by name."""
+    x = [torch.full((2,), 1.0 + dist.get_rank()) for _ in range(3)]
+    realrun.all_reduce(x[0], dist.ReduceOp.SUM)
+    work = realrun.all_reduce(x[1], op=dist.ReduceOp.AVG, group=dist.group.WORLD, async_op=True)
+    work.wait()
+    realrun.all_reduce(x[2], algorithm="torus2d", grid="2x1")
+    return [tensor[0].item() for tensor in x]
+
+
+def test_it_is_called_as_torch_distributeds_own(rank_pool):
+    assert rank_pool(2).run(torchs_own_words) == [[3.0, 1.5, 3.0]] * 2
+
+
 def test_a_mean_of_floats_over_three_ranks(rank_pool):
     assert rank_pool(3).run(reduced, [[1.0, 5.0], [2.0, 5.0], [6.0, 5.0]], torch.float32, {"op": "avg"}) == [[3, 5]] * 3
 
@@ -260,6 +281,13 @@ def test_a_rank_that_never_comes_is_named(rank_pool, after, where):
         ("no all_reduce", "ring_all_gather does all_gather, no all_reduce; choose one of"),
         ("world size", "ring is built for 3 ranks and the group has 2"),
         ("op", "op must be sum or avg, got 'max'"),
+        ("torch's op", "op must be sum or avg, got 'MAX'"),
+        ("no tensor", "takes a torch.Tensor, got list"),
+        ("no data", "a meta tensor has no data"),
+        ("timeout", "timeout must be above 0 s and at most 1e+06 s, got -1 s"),
+        ("checks", "checks must be one of first, always, never, got 'sometimes'"),
+        ("narrow sums", "reduce_dtype must be a floating-point type such as torch.float32, got torch.int32"),
+        ("grid", "2by1"),
     ],
 )
 def test_what_cannot_be_right_is_refused(rank_pool, call, text):

@@ -165,6 +165,45 @@ def test_ranks_end_when_the_process_that_started_them_is_killed():
     assert gone(ids)
 
 
+_SCRIPT = """
+from dataclasses import dataclass
+import torch.distributed as dist
+from realrun import RankPool
+
+@dataclass
+class Place:
+    rank: int
+
+def place(first):
+    return Place(first.rank + dist.get_rank())
+
+def thread(_):
+    import threading
+    return threading.Lock()
+
+if __name__ == "__main__":
+    with RankPool(2) as pool:
+        print(pool.run(place, Place(3)))
+        try:
+            pool.run(thread, Place(0))
+        except ValueError as error:
+            print(error)
+"""
+
+
+def test_a_script_runs_its_own_functions_on_ranks_wherever_temporary_files_go(tmp_path):
+    """A job's TMPDIR may be longer than the path of a socket may be."""
+    script, folder = tmp_path / "script.py", tmp_path / ("x" * 90)
+    script.write_text(_SCRIPT)
+    folder.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    places, refusal = ended.stdout.splitlines()
+    assert places == "[Place(rank=3), Place(rank=4)]"
+    assert "what the task returns cannot leave its rank" in refusal
+
+
 def test_everyone_waiting_for_the_next_is_a_circle():
     waits = {0: 1, 1: 2, 2: 0, 3: 0}
     errors = {rank: Stalled(Stall(rank, peer, 0, "ring", 1.0, lost=False)) for rank, peer in waits.items()}

@@ -14,7 +14,7 @@ from studies.registry import find
 from studies.report import write
 from studies.study import Claim, Picture, Result, Table
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.browser
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
