@@ -63,6 +63,12 @@ class LearningRate:
 def linear_scaling(base: float, batch: int, *, base_batch: int = 256) -> float:
     """Rate for a batch by the linear rule: base * batch / base_batch.
 
+    Raises
+    ------
+    InvalidInput : the base batch has no sample.
+
     Source: Goyal et al., arXiv 1706.02677, section 2.1.
     """
+    if base_batch < 1:
+        raise InvalidInput(f"a rate is scaled from a batch of 1 or more, got {base_batch}")
     return base * batch / base_batch

@@ -108,6 +108,11 @@ class Campaign:
     def __post_init__(self) -> None:
         if not self.budget > 0:
             raise InvalidInput(f"the budget must be above 0 s, got {self.budget:g} s")
+        if self.iterations < 1 or self.warmup < 0 or self.pairs < 0 or self.seed < 0:
+            raise InvalidInput(
+                "iterations must be 1 or more, warmup, pairs and seed 0 or more, got "
+                f"{self.iterations}, {self.warmup}, {self.pairs} and {self.seed}"
+            )
         for name, _ in self.algorithms:
             _require_all_reduce(name)
 

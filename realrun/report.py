@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -21,10 +22,17 @@ _TITLES = ("#       size", "#        (B)")
 
 
 def kept(rows: Iterable[dict[str, Any]], out: Path | None) -> Iterator[dict[str, Any]]:
-    """Pass rows on, each appended to a file first, so that a run that is killed keeps what it has."""
+    """Pass rows on, each appended to a file first, so that a run that is killed keeps what it has.
+
+    Raises
+    ------
+    InvalidInput : there can be no such file; before the first row is asked for.
+    """
     if out is None:
         yield from rows
         return
+    if not os.access(out.parent, os.W_OK) or out.is_dir():
+        raise InvalidInput(f"{out} cannot be written; name a file in a folder that exists and takes files")
     for row in rows:
         with out.open("a") as file:
             file.write(jsonlib.dumps(row) + "\n")

@@ -36,6 +36,12 @@ Batch = tuple[Tensor, Tensor]
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 OPTIMIZERS = ("sgd", "lars")
+_MOST = 1e9
+_RANGES = {
+    "momentum": (0, 1), "weight_decay": (0, _MOST), "eta": (0, _MOST), "bn_ranks": (0, _MOST), "bn_momentum": (0, 1),
+    "seed": (0, 2**32 - 1), "samples": (1, _MOST), "shift": (0, 1000), "resolution": (1, _MOST),
+    "checkpoint_steps": (1, _MOST), "stop_after_steps": (1, _MOST),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,12 @@ class Job:
                 "a job needs 1 or more epochs and backward passes and a label smoothing of 0 to below 1, got "
                 f"{self.epochs}, {self.accumulate} and {self.label_smoothing}"
             )
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InvalidInput(f"{name} must be {low:g} to {high:g}, got {value:g}")
+        if self.checkpoint is None and self.checkpoint_steps is not None:
+            raise InvalidInput(f"no checkpoint is named to write every {self.checkpoint_steps} steps; name a file")
 
 
 class Trainer:

@@ -67,3 +67,5 @@ def test_the_rate_steps_at_its_milestones() -> None:
 
 def test_the_rate_scales_with_the_batch() -> None:
     assert linear_scaling(0.1, 8192) == pytest.approx(3.2)
+    with pytest.raises(InvalidInput, match="from a batch of 1 or more, got 0"):
+        linear_scaling(0.1, 8192, base_batch=0)

@@ -10,6 +10,7 @@ import pytest
 from realrun.campaign import campaign
 from realrun.cli.main import main
 from realrun.plans import Campaign
+from simnet.errors import InvalidInput
 from simnet.importers.logs import read_log
 from simnet.points import parse_holdout
 
@@ -61,6 +62,12 @@ def test_the_order_and_so_the_hold_out_follow_the_seed(rank_pool):
         return [(r["algorithm"], r["size_bytes"], r["holdout"]) for r in rows if "holdout" in r]
 
     assert order(first) == order(again) != order(other)
+
+
+@pytest.mark.parametrize("given", [{"iterations": 0}, {"pairs": -1}, {"seed": -1}, {"warmup": -1}], ids=str)
+def test_a_campaign_that_cannot_be_is_refused_before_a_rank_starts(given):
+    with pytest.raises(InvalidInput, match=r"iterations must be 1 or more, .* got"):
+        Campaign(1.0, (4,), (), **given)
 
 
 def test_a_file_that_exists_is_not_added_to(monkeypatch, capsys, tmp_path):

@@ -66,6 +66,12 @@ def test_a_row_is_in_the_file_before_the_next_is_asked_for(tmp_path):
     assert len(path.read_text().splitlines()) == 2
 
 
+def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(tmp_path):
+    for place in (tmp_path, tmp_path / "nowhere" / "rows.jsonl"):
+        with pytest.raises(InvalidInput, match="cannot be written; name a file in a folder that exists"):
+            next(kept(iter([pytest.fail]), place))
+
+
 def test_a_file_without_predictions_is_refused(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row(4096)) + "\n")

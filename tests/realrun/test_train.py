@@ -362,3 +362,19 @@ def test_jobs_that_cannot_be_are_refused() -> None:
         Job(precision="int8")
     with pytest.raises(InvalidInput, match="1 or more epochs"):
         Job(epochs=0)
+    with pytest.raises(InvalidInput, match="no checkpoint is named to write every 3 steps"):
+        Job(checkpoint_steps=3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"seed": -1}, {"shift": -1}, {"weight_decay": -1.0}, {"momentum": 2.0}, {"bn_momentum": float("nan")},
+        {"samples": 0}, {"bn_ranks": -1}, {"checkpoint": "c", "checkpoint_steps": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_figures_of_a_job_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
+    name, value = list(given.items())[-1]
+    with pytest.raises(InvalidInput, match=rf"^{name} must be .*, got {value:g}$"):
+        Job(**given)
