@@ -130,6 +130,21 @@ def _devices(match: re.Match[str]) -> Apply:
     return lambda scenario: with_devices(scenario, int(match["value"]))
 
 
+def _slow(part: str) -> Callable[[re.Match[str]], Apply]:
+    """Make one node, rank or link slow."""
+
+    def build(match: re.Match[str]) -> Apply:
+        number = parse(match["value"], Dimension.TIME, name="late") if part == "late" else float(match["value"])
+
+        def apply(scenario: Scenario) -> Scenario:
+            known = getattr(scenario.slow, part)
+            return replace(scenario, slow=replace(scenario.slow, **{part: {**known, match["name"]: number}}))
+
+        return apply
+
+    return build
+
+
 def _profile(match: re.Match[str]) -> Apply:
     return lambda scenario: with_profile(scenario, match["value"])
 
@@ -157,6 +172,9 @@ FORMS = (
     _Form(r"profile (?P<value>\S+\.toml)", "profile measured.toml", _profile),
     _Form(rf"devices {_WHOLE}", "devices 512", _devices),
     _Form(rf"batch-norm group {_WHOLE}", "batch-norm group 16", _group),
+    _Form(rf"slow node (?P<name>\d+) x{_NUMBER}", "slow node 1 x1.5", _slow("nodes")),
+    _Form(rf"slow link (?P<name>\S+ -> \S+) x{_NUMBER}", "slow link n0/nic0 -> leaf0 x4", _slow("links")),
+    _Form(r"late rank (?P<name>\d+) by (?P<value>\d.*)", "late rank 1 by 200 ms", _slow("late")),
     _Form(r"lars (?P<value>on|off)", "lars off", _optimizer("lars")),
     _Form(r"loss scaling (?P<value>on|off)", "loss scaling off", _optimizer("loss_scaling")),
     _Form(rf"spread of ranks {_NUMBER} ?%", "spread of ranks 0 %", _spread),

@@ -32,6 +32,7 @@ FloatArray = npt.NDArray[np.float64]
 MASTER_BYTES = 4
 OPTIMIZER_STREAMS = 5
 RESERVED_BYTES = 500_000_000
+TRIED_PARTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,8 @@ def _instead(batch: int, most: int, accumulation: int) -> str:
 def parts_that_fit(batch: int, most: int) -> int:
     """Return the fewest equal parts of at most `most` samples; unequal ones where equal ones are twice as many."""
     fewest = -(-batch // most)
-    return next((parts for parts in range(fewest, 2 * fewest) if batch % parts == 0), fewest)
+    tried = range(fewest, min(2 * fewest, fewest + TRIED_PARTS))
+    return next((parts for parts in tried if batch % parts == 0), fewest)
 
 
 def efficiency(

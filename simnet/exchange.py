@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simnet.algorithms.registry import build
+from simnet.algorithms.registry import build, find
+from simnet.collective import Kind
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
 from simnet.hardware import Cluster, LinkType, Quantity, Wire
@@ -126,7 +127,7 @@ def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[s
     for key, factor in factors.items():
         place = {"inter": "network.", "intra": "node."}.get(key, key)
         found = [name for name in wires if name == key or (place != key and name.startswith(place))]
-        if not found or not factor > 0:
+        if not found or not 0 < factor < np.inf:
             raise InvalidInput(
                 f"{cluster.name} cannot scale {key!r} by {factor!r}; scale inter, intra or one of {', '.join(wires)} "
                 "by more than 0"
@@ -137,6 +138,7 @@ def _by_wire(cluster: Cluster, factors: Mapping[str, float]) -> Iterator[tuple[s
 def price(
     cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, sizes: Sequence[float], *,
     itemsize: int, cost: CostModel, gamma: float = 0.0, uncertain: bool = True, members: Sequence[int] = (),
+    slow_links: Mapping[str, float] | None = None,
 ) -> Prices:  # fmt: skip
     """Price all-reduces of up to the largest of `sizes` bytes on the first `ranks` devices of a cluster, or `members`.
 
@@ -147,7 +149,7 @@ def price(
         none = np.zeros(2)
         return Prices(np.array([0.0, max(sizes, default=1.0)]), none, none, (), np.zeros((0, 2)), np.zeros((0, 2)))
     schedule = schedule_of(algorithm, ranks, options)
-    paths = _paths_of(cluster, members) if len(members) else cluster_paths(cluster, ranks)
+    paths = _paths_among(cluster, members) if len(members) else paths_of(cluster, ranks, slow_links)
     inputs = _inputs(cluster, paths) if uncertain else ()
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
     batch, draws = _perturbed(counts, paths, inputs)
@@ -161,7 +163,29 @@ def price(
     )  # fmt: skip
 
 
-def _paths_of(cluster: Cluster, members: Sequence[int]) -> Paths:
+def paths_of(cluster: Cluster, ranks: int, slow_links: Mapping[str, float] | None = None) -> Paths:
+    """Paths of the first ranks of a cluster, the bandwidth of links like "n3/nic0 -> leaf0" divided by their factors.
+
+    Raises
+    ------
+    InvalidInput : the fabric has no such link, or no links with names.
+    """
+    paths = cluster_paths(cluster, ranks)
+    if not slow_links:
+        return paths
+    if not isinstance(paths, FabricPaths):
+        raise InvalidInput(f"ports of {cluster.name} are alike and have no names; describe a network to slow a link of")
+    return FabricPaths(paths.fabric.slowed({_ends(name): f for name, f in slow_links.items()}), paths.placement)
+
+
+def _ends(name: str) -> tuple[str, str]:
+    src, arrow, dst = name.partition("->")
+    if not arrow:
+        raise InvalidInput(f"a slow link is named from where to where, such as 'n3/nic0 -> leaf0', got {name!r}")
+    return src.strip(), dst.strip()
+
+
+def _paths_among(cluster: Cluster, members: Sequence[int]) -> Paths:
     """Paths between chosen devices of a cluster, by their ranks in node order."""
     built = build_fabric(cluster, cluster.num_nodes)
     return FabricPaths(built.fabric, Placement(tuple(built.devices[rank] for rank in members)))
@@ -173,7 +197,15 @@ def _built(algorithm: str, ranks: int, options: tuple[tuple[str, Any], ...]) -> 
 
 
 def schedule_of(algorithm: str, ranks: int, options: Mapping[str, Any]) -> Schedule:
-    """Build a schedule, or return the one built before."""
+    """Build the schedule of an all-reduce, or return the one built before.
+
+    Raises
+    ------
+    InvalidInput : an algorithm that is none, does something else, or does not take these options.
+    """
+    kind = find(algorithm).kind
+    if kind is not Kind.ALL_REDUCE:
+        raise InvalidInput(f"{algorithm} is no all-reduce but {kind}; name one that sums gradients, such as ring")
     return _built(algorithm, ranks, tuple(sorted(options.items())))
 
 
@@ -249,12 +281,12 @@ class Bottleneck:
 
 def bottlenecks(
     cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, num_bytes: float, *, itemsize: int,
-    cost: CostModel,
+    cost: CostModel, slow_links: Mapping[str, float] | None = None,
 ) -> list[Bottleneck]:  # fmt: skip
     """Kinds of links by how much doubling their bandwidth, or halving their latency, takes off one all-reduce."""
     if ranks == 1:
         return []
-    schedule, paths = schedule_of(algorithm, ranks, options), cluster_paths(cluster, ranks)
+    schedule, paths = schedule_of(algorithm, ranks, options), paths_of(cluster, ranks, slow_links)
     kinds = dict.fromkeys(wire.link.name for wire in cluster.wires().values())
     better = [Input(kind, what, *ends) for kind in kinds for what, ends in _BETTER.items()]
     count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
@@ -279,14 +311,14 @@ class ApproximationError:
 
 def approximation_error(
     cluster: Cluster, algorithm: str, options: Mapping[str, Any], ranks: int, num_bytes: float, *, itemsize: int,
-    cost: CostModel, draws: int, rng: np.random.Generator,
+    cost: CostModel, draws: int, rng: np.random.Generator, slow_links: Mapping[str, float] | None = None,
 ) -> ApproximationError:  # fmt: skip
     """Time an all-reduce both ways, with every uncertain link drawn anew each time; slow above 100,000 messages."""
     schedule = schedule_of(algorithm, ranks, options)
     count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
     errors = []
     for _ in range(draws):
-        paths = cluster_paths(_drawn(cluster, rng), ranks)
+        paths = paths_of(_drawn(cluster, rng), ranks, slow_links)
         approximate, simulated = (
             float(np.max(engine.run(schedule, count, paths, cost, itemsize=itemsize, engine=name).time))
             for name in ("estimate", "simulate")

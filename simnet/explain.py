@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from simnet.errors import InvalidInput
-from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks, schedule_of
+from simnet.exchange import ApproximationError, Bottleneck, approximation_error, bottlenecks, paths_of, schedule_of
 from simnet.interpreters.messages import num_transfers
 from simnet.link_load import busiest
 from simnet.prediction import StepPrediction
 from simnet.profile_prices import NCCL
 from simnet.results import Span
 from simnet.step_model import StepModel
-from simnet.topologies.registry import cluster_paths
 from simnet.workload import item_bytes
 
 WORTH_NAMING = 0.02
@@ -100,7 +99,9 @@ def bottleneck_link(model: StepModel) -> BottleneckLink | None:
     schedule = schedule_of(exchange.algorithm, ranks, model.options(ranks))
     time = float(model.prices(ranks).time.max())
     alone = kinds[0].kind if kinds[0].saved >= WORTH_NAMING else None
-    found = busiest(schedule, cluster_paths(model.cluster, ranks), _largest(model), time, kind=alone)
+    found = busiest(
+        schedule, paths_of(model.cluster, ranks, model.slow_links(ranks)), _largest(model), time, kind=alone
+    )
     better = next((entry for entry in kinds if entry.kind == found.kind), kinds[0])
     return BottleneckLink(found.link, better.kind, found.load, found.alike, found.of_kind, better.what, better.saved)
 
@@ -112,7 +113,7 @@ def bottleneck(model: StepModel) -> list[Bottleneck]:
         return []
     return bottlenecks(
         model.cluster, exchange.algorithm, model.options(job.devices), job.devices, _largest(model),
-        itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost,
+        itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost, slow_links=model.slow_links(job.devices),
     )  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def approximation(model: StepModel, draws: int, *, ranks: int | None = None) -> 
     return approximation_error(
         model.cluster, exchange.algorithm, model.options(devices), devices, _largest(model),
         itemsize=item_bytes(exchange.gradient_dtype), cost=model.cost, draws=draws,
-        rng=np.random.default_rng(model.scenario.seed),
+        rng=np.random.default_rng(model.scenario.seed), slow_links=model.slow_links(devices),
     )  # fmt: skip
 
 

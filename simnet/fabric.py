@@ -6,8 +6,8 @@ a vertex. Everything that several messages can share (a PCIe link, a NIC, an upl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -83,6 +83,27 @@ class Fabric:
     def bandwidths(self) -> npt.NDArray[np.float64]:
         """Bandwidth of every link in bytes/s, shape (num_links,)."""
         return np.array([link.bandwidth for link in self.links], float)
+
+    def slowed(self, factors: Mapping[tuple[Vertex, Vertex], float]) -> Fabric:
+        """Return the same fabric with the bandwidth of some links, from where to where, divided by a factor.
+
+        Raises
+        ------
+        InvalidInput : there is no such link.
+        """
+        links = list(self.links)
+        for (src, dst), factor in factors.items():
+            if (src, dst) not in self._index:
+                raise InvalidInput(f"the fabric has no link {src} -> {dst}; {self._nearby(src, dst)}")
+            index = self._index[src, dst]
+            links[index] = replace(links[index], bandwidth=links[index].bandwidth / factor)
+        return Fabric(links, closed_form=self._path)
+
+    def _nearby(self, src: Vertex, dst: Vertex) -> str:
+        """What there is at either end, in words."""
+        near = [f"{link.src} -> {link.dst}" for link in self.links if src == link.src or dst == link.dst]
+        shown = near or [f"{link.src} -> {link.dst}" for link in self.links]
+        return f"there is {', '.join(shown[:4])}" + (f" and {len(shown) - 4} more" if shown[4:] else "")
 
     def route(self, src: Vertex, dst: Vertex) -> tuple[int, ...]:
         """Indices into `links` from src to dst, in order.

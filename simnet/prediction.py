@@ -113,6 +113,21 @@ def efficiencies(
     return Interval.of(values[0], draws[0]), Interval.of(values[1], draws[1]), midway
 
 
+def efficiency_against(model: StepModel, base: int) -> Interval:
+    """Scaling efficiency of the scenario's job against the same job on `base` devices.
+
+    Raises
+    ------
+    InvalidInput : the cluster does not have so many devices.
+    """
+    if not 1 <= base <= model.cluster.num_devices:
+        raise InvalidInput(
+            f"a base must be 1 to {model.cluster.num_devices} devices of {model.cluster.name}, got {base}"
+        )
+    (own, drawn), (other, others) = (model.evaluate(n) for n in (model.scenario.job.devices, base))
+    return Interval.of(float(other.total[0] / own.total[0]), others.total / drawn.total)
+
+
 def _require_devices(scenario: Scenario, cluster: Cluster) -> None:
     most = cluster.num_devices
     if scenario.job.devices > most:
@@ -137,14 +152,16 @@ def predict_run(
 def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPrediction:
     """Predict the whole run of a scenario whose names are looked up; see `predict_run`."""
     scenario = model.scenario
-    recipe = recipe_of(scenario)
+    recipe = recipe_of(scenario, sample=model.model.sample)
     _require_batches(model, recipe)
     steps = _Steps(model)
-    start_up = known_variation()["start_up"]
+    given, own = scenario.run.start_up, scenario.run
+    start_up = known_variation()["start_up"] if given is None else Interval(given, given, given)
+    cold = _cold(model) if own.first_epoch_factor is None else own.first_epoch_factor
     run = time_to_train(
         recipe, scenario.job.devices, steps.value, low=steps.low, high=steps.high, evaluation_step=steps.forward,
-        evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value, first_epoch_factor=_cold(model),
-        failures=failures,
+        evaluation_batch=scenario.job.per_device_batch, start_up=start_up.value, first_epoch_factor=cold,
+        failures=failures, last_step=own.last_step,
     )  # fmt: skip
     drawn = Inputs(scenario.seed, scenario.draws).lognormal("start-up", start_up)
     for epoch in run.schedule:
@@ -176,17 +193,32 @@ def _cold(model: StepModel) -> float:
     return max(1.0, first / later)
 
 
-def recipe_of(scenario: Scenario) -> Recipe:
-    """Return the scenario's recipe, or 90 epochs of ImageNet at its batch where it names none."""
-    if scenario.job.recipe:
-        return find_recipe(scenario.job.recipe)
-    return Recipe(
-        scenario.name,
-        scenario.job.model,
-        constant(90, scenario.global_batch),
-        0,
-        "no recipe named: 90 epochs of ImageNet",
-    )
+def recipe_of(scenario: Scenario, *, sample: str = "image") -> Recipe:
+    """Return the scenario's recipe with what its table [run] says, or 90 epochs of ImageNet where it names none.
+
+    Raises
+    ------
+    InvalidInput : the recipe is unknown, or the model takes no images and nothing says what it is trained on.
+    """
+    job, own = scenario.job, scenario.run
+    if job.recipe:
+        return own.applied(_for_model(find_recipe(job.recipe), job.model))
+    if sample != "image" and not own.says_what:
+        raise InvalidInput(
+            f"scenario {scenario.name} trains {job.model} on {sample}s and names no recipe; say what an epoch is: "
+            "[run] with samples and epochs"
+        )
+    plain = own.applied(Recipe(scenario.name, job.model, constant(90, scenario.global_batch), 0, ""))
+    data = "a data set of its own" if own.samples is not None else "ImageNet"
+    return replace(plain, source=f"no recipe named: {plain.epochs:g} epochs of {data}")
+
+
+def _for_model(recipe: Recipe, model: str) -> Recipe:
+    """The recipe, without what its source found of another model."""
+    if compute.family(model) == compute.family(recipe.model):
+        return recipe
+    source = f"recipe {recipe.name} is for {recipe.model}, not {model}"
+    return replace(recipe, model=model, max_batch=0, accuracy=None, source=source)
 
 
 class _Steps:

@@ -101,6 +101,73 @@ class Recipe:
         return replace(self, phases=phases)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """A run of the scenario's own: whatever is given takes the place of what its recipe, if it names one, says.
+
+    `batches` are phases of the run, each with its global batch; `epochs` is for one batch all along. `samples` are
+    those of an epoch, `evaluation_samples` those of a validation. `trained_batch` is the largest batch known to train
+    to the wanted accuracy. `last_step` pads an epoch's rest to a step ("pad"), makes a smaller one ("ragged") or
+    leaves it out ("drop"). `start_up` is s before the first step; `first_epoch_factor` stretches the first epoch.
+    """
+
+    epochs: float | None = None
+    batches: tuple[Phase, ...] = ()
+    samples: int | None = None
+    evaluation_samples: int | None = None
+    evaluation_every: int | None = None
+    warm_up_epochs: float | None = None
+    trained_batch: int | None = None
+    last_step: str = "pad"
+    start_up: float | None = None
+    first_epoch_factor: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.batches:
+            raise InvalidInput("a run has either epochs or batches with their epochs; leave one of run.* out")
+        if self.warm_up_epochs is not None and not self.warm_up_epochs >= 0:
+            raise InvalidInput(f"run.warm_up_epochs must be 0 or more, got {self.warm_up_epochs}")
+
+    @property
+    def says_what(self) -> bool:
+        """Whether it says what is trained, so that no published recipe is needed."""
+        return self.samples is not None and (self.epochs is not None or bool(self.batches))
+
+    def applied(self, recipe: Recipe) -> Recipe:
+        """The recipe with whatever is given in its place.
+
+        Raises
+        ------
+        InvalidInput : epochs alone for a recipe of several phases.
+        """
+        phases = self.batches or recipe.phases
+        if self.epochs is not None:
+            if len(phases) > 1:
+                raise InvalidInput(
+                    f"recipe {recipe.name} has {len(phases)} phases; give run.batches with the epochs of each in place "
+                    f"of run.epochs = {self.epochs:g}"
+                )
+            phases = constant(self.epochs, phases[0].batch)
+        return replace(
+            recipe, phases=phases, evaluation=self._evaluation(recipe.evaluation),
+            samples=recipe.samples if self.samples is None else self.samples,
+            warm_up_epochs=recipe.warm_up_epochs if self.warm_up_epochs is None else self.warm_up_epochs,
+            max_batch=recipe.max_batch if self.trained_batch is None else self.trained_batch,
+        )  # fmt: skip
+
+    def _evaluation(self, recipes: Evaluation | None) -> Evaluation | None:
+        """What is validated: without a number of samples, nothing of a data set of one's own."""
+        if self.evaluation_samples is None and self.samples is not None:
+            return None
+        if self.evaluation_samples is None and self.evaluation_every is None:
+            return recipes
+        known = recipes or Evaluation()
+        return Evaluation(
+            known.samples if self.evaluation_samples is None else self.evaluation_samples,
+            known.every if self.evaluation_every is None else self.evaluation_every,
+        )
+
+
 def constant(epochs: float, batch: int) -> tuple[Phase, ...]:
     """One batch for the whole run."""
     return (Phase(epochs, batch),)

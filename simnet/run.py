@@ -62,6 +62,7 @@ class Run:
     high_s: Seconds
     notes: tuple[str, ...] = ()
     schedule: tuple[Epoch, ...] = ()
+    warm_up_epochs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def _summary(plan: _Plan, schedule: tuple[Epoch, ...], low: Seconds, high: Secon
         high_s=high,
         notes=plan.notes(),
         schedule=schedule,
+        warm_up_epochs=plan.recipe.warm_up_epochs,
     )
 
 

@@ -6,8 +6,9 @@ Quantities are written with their units; a key nobody knows is refused.
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from simnet.catalog.loader import Folder, file_text
 from simnet.catalog.loader import scenarios as catalogued
 from simnet.errors import InvalidInput
 from simnet.hardware import Precision
-from simnet.units import Dimension, parse, parse_size
+from simnet.recipe import OwnRun
+from simnet.slow import Slow
+from simnet.table_values import is_table, read_table, read_value, refuse_unknown, require_types
 
 Option = int | float | str | tuple[int, ...]
 
@@ -80,17 +83,22 @@ class BatchNorm:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Ranks of the first group, rank y * X + x in column x of row y; none where groups are blocks of ranks."""
+        """Ranks of the first group in the order of their ring, rank y * X + x in column x of row y.
+
+        Neighbours in the ring are neighbours in the grid. None where groups are blocks of ranks.
+        """
         if not self.grid:
             return ()
-        rows = self.group // self.tile
-        return tuple(y * self.grid[0] + x for y in range(rows) for x in range(self.tile))
+        places = _around(self.tile, self.group // self.tile)
+        return tuple(y * self.grid[0] + x for x, y in places)
 
     def require(self, devices: int, *, where: str) -> None:
         """Raise InvalidInput where groups do not divide the devices, or tiles do not fit the grid."""
         if devices % self.group:
             raise InvalidInput(f"batch_norm.group {where} divide {devices} devices, got {self.group}")
         if not self.grid:
+            if self.tile:
+                raise InvalidInput(f"batch_norm.tile {where} have a batch_norm.grid to lie in, got {self.tile} without")
             return
         if len(self.grid) != 2 or self.grid[0] * self.grid[1] != devices:
             raise InvalidInput(f"batch_norm.grid {where} be X and Y with X * Y = {devices}, got {list(self.grid)}")
@@ -100,6 +108,20 @@ class BatchNorm:
                 f"batch_norm.tile {where} be a width that divides the group of {self.group} and tiles the grid "
                 f"{self.grid[0]} x {self.grid[1]}, got {self.tile}"
             )
+
+
+def _around(columns: int, rows: int) -> list[tuple[int, int]]:
+    """Every place (x, y) of a tile once, each beside the one before; the last beside the first where one side is even.
+
+    Out along row after row, all but their first column, and back along that column.
+    """
+    if rows % 2 and not columns % 2:
+        return [(x, y) for y, x in _around(rows, columns)]
+    if rows % 2 or columns == 1:
+        return [(x if y % 2 == 0 else columns - 1 - x, y) for y in range(rows) for x in range(columns)]
+    first = [(x, 0) for x in range(columns)]
+    out = [(x if y % 2 == 0 else columns - x, y) for y in range(1, rows) for x in range(1, columns)]
+    return [*first, *out, *((0, y) for y in range(rows - 1, 0, -1))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +184,8 @@ class Scenario:
     batch_norm: BatchNorm = BatchNorm()
     optimizer: Optimizer = Optimizer()
     variation: Variation = Variation()
+    slow: Slow = field(default_factory=Slow)
+    run: OwnRun = field(default_factory=OwnRun)
     input: Input | None = None
     bandwidth: Mapping[str, float] = field(default_factory=dict)
     latency: Mapping[str, float] = field(default_factory=dict)
@@ -193,8 +217,8 @@ class Scenario:
         for key, value in counts.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InvalidInput(f"{key} {where} be 1 or more whole ones, got {value!r}")
-        if not exchange.compression >= 1:
-            raise InvalidInput(f"exchange.compression {where} be 1 or more, got {exchange.compression}")
+        if not 1 <= exchange.compression < math.inf:
+            raise InvalidInput(f"exchange.compression {where} be 1 or more and finite, got {exchange.compression}")
         if exchange.interference is not None and not 0 <= exchange.interference < 1:
             raise InvalidInput(f"exchange.interference {where} be from 0 to below 1, got {exchange.interference}")
         self.batch_norm.require(job.devices, where=where)
@@ -220,11 +244,9 @@ class Scenario:
 
 _TABLES = {
     "job": Job, "exchange": Exchange, "batch_norm": BatchNorm, "optimizer": Optimizer, "variation": Variation,
-    "input": Input,
+    "slow": Slow, "run": OwnRun, "input": Input,
 }  # fmt: skip
 _PLAIN = ("name", "summary", "source", "assumed", "draws", "seed", "bandwidth", "latency")
-_BYTES = ("cap", "first", "threshold")
-_TIMES = ("cycle",)
 
 
 def parse_scenario(values: Mapping[str, Any], *, where: str) -> Scenario:
@@ -234,102 +256,18 @@ def parse_scenario(values: Mapping[str, Any], *, where: str) -> Scenario:
     ------
     InvalidInput : an unknown or missing key, a value of the wrong type, or a quantity without its unit.
     """
-    _refuse_unknown(values, (*_TABLES, *_PLAIN), where)
+    refuse_unknown(values, (*_TABLES, *_PLAIN), where)
     for key in ("name", "job"):
         if key not in values:
             raise InvalidInput(f"{where} has no {key!r}; every scenario needs a name and a table [job]")
-    tables = {key: _table(kind, values[key], f"{where}, [{key}]") for key, kind in _TABLES.items() if key in values}
+    tables = {key: read_table(kind, values[key], f"{where}, [{key}]") for key, kind in _TABLES.items() if key in values}
     plain = {key: values[key] for key in _PLAIN if key in values}
-    _require_types(Scenario, plain, where)
+    require_types(Scenario, plain, where)
     for key in ("bandwidth", "latency"):
-        if not _is_table(plain.get(key, {}), (int, float)):
+        if not is_table(plain.get(key, {}), (int, float)):
             raise InvalidInput(f"{where} needs [{key}] as factors by wire, such as inter = 2.0, got {plain[key]!r}")
     plain["assumed"] = tuple(plain.get("assumed", ()))
     return Scenario(**plain, **tables)
-
-
-def _refuse_unknown(values: Any, known: tuple[str, ...], where: str) -> None:
-    if not isinstance(values, Mapping):
-        raise InvalidInput(f"{where} must be a table, got {values!r}")
-    for key in values:
-        if key not in known:
-            raise InvalidInput(f"{where} has an unknown key {key!r}; it takes {', '.join(known)}")
-
-
-def _table(kind: type[Any], values: Any, where: str) -> Any:
-    _refuse_unknown(values, tuple(f.name for f in fields(kind)), where)
-    given = dict(values)
-    _require_types(kind, given, where)
-    if "bucket_options" in given:
-        given["bucket_options"] = {key: _quantity(key, value, where) for key, value in given["bucket_options"].items()}
-    if "storage_bandwidth" in given:
-        given["storage_bandwidth"] = _bandwidth(given["storage_bandwidth"], where)
-    if "cost_options" in given:
-        given["cost_options"] = {key: _cost(key, value, where) for key, value in given["cost_options"].items()}
-    for key in ("options", "model_options"):
-        if key in given:
-            given[key] = _frozen(given[key])
-    if "grid" in given:
-        given["grid"] = tuple(given["grid"])
-    try:
-        return kind(**given)
-    except TypeError as error:
-        missing = [f.name for f in fields(kind) if f.name not in given]
-        raise InvalidInput(f"{where} lacks a key; it takes {', '.join(missing)} as well") from error
-
-
-def _is_table(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(v, kinds) for v in value.values())
-
-
-def _is_options(value: Any) -> bool:
-    lists = [v for v in value.values() if isinstance(v, list | tuple)] if isinstance(value, Mapping) else []
-    return _is_table(value, (int, float, str, list, tuple)) and all(isinstance(v, int) for one in lists for v in one)
-
-
-_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda v: isinstance(v, str)),
-    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
-    "bool": ("true or false", lambda v: isinstance(v, bool)),
-    "Mapping[str, float]": ("a table of numbers", lambda v: _is_table(v, (int, float, str))),
-    "Mapping": ("a table of numbers, words and lists of whole numbers", _is_options),
-    "tuple": ("a list", lambda v: isinstance(v, list | tuple)),
-}
-
-
-def _require_types(kind: type[Any], given: Mapping[str, Any], where: str) -> None:
-    for entry in fields(kind):
-        if entry.name not in given or entry.name == "storage_bandwidth":
-            continue
-        named = str(entry.type)
-        wanted, holds = next((known for start, known in _TYPES.items() if named.startswith(start)), ("", bool))
-        if wanted and not holds(given[entry.name]):
-            raise InvalidInput(f"{where} needs {entry.name} as {wanted}, got {given[entry.name]!r}")
-
-
-def _cost(key: str, value: Any, where: str) -> Any:
-    """Options of a cost model: rates and times with their units, counts and names as they are."""
-    name = f"{key} in {where}"
-    if key.endswith("bandwidth"):
-        return parse(str(value), Dimension.BANDWIDTH, name=name)
-    if key.endswith("_bytes") and isinstance(value, str):
-        return parse_size(value, name=name)
-    return parse(str(value), Dimension.TIME, name=name) if key in ("overhead", "gap", "stall") else value
-
-
-def _quantity(key: str, value: Any, where: str) -> float:
-    if key in _BYTES and isinstance(value, str):
-        return int(parse(value, Dimension.INFORMATION, name=f"{key} in {where}"))
-    if key in _TIMES and isinstance(value, str):
-        return parse(value, Dimension.TIME, name=f"{key} in {where}")
-    raise InvalidInput(f'{where} needs {key} as text with a unit, such as "25 MiB" or "5 ms", got {value!r}')
-
-
-def _bandwidth(value: Any, where: str) -> float:
-    if isinstance(value, str):
-        return parse(value, Dimension.BANDWIDTH, name=f"storage_bandwidth in {where}")
-    raise InvalidInput(f'{where} needs storage_bandwidth as text with a unit, such as "1.25 GB/s", got {value!r}')
 
 
 def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -346,23 +284,22 @@ def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
             raise InvalidInput(
                 f"a scenario has no field {name!r}; write job.devices, exchange.algorithm, bandwidth.inter"
             )
-        given = _frozen(value)
-        scenario = replace(scenario, **{table: _with_key(part, key, given) if key else given})
+        scenario = replace(scenario, **{table: _with_key(part, key, value, name) if key else _plain(name, value)})
     return scenario
 
 
-def _frozen(value: Any) -> Any:
-    """Lists as tuples, also inside a table, as schedules are cached by their options."""
-    if isinstance(value, Mapping):
-        return {key: _frozen(one) for key, one in value.items()}
-    return tuple(value) if isinstance(value, list) else value
+def _plain(name: str, value: Any) -> Any:
+    """Value of a field that is in no table."""
+    return read_value(Scenario, name, value, "a scenario")
 
 
-def _with_key(part: Any, key: str, value: Any) -> Any:
+def _with_key(part: Any, key: str, value: Any, name: str) -> Any:
     if isinstance(part, Mapping):
+        if not is_table({key: value}, (int, float)):
+            raise InvalidInput(f"{name} must be a factor such as 2.0, got {value!r}")
         return {**part, key: value}
-    _refuse_unknown({key: value}, tuple(f.name for f in fields(part)), f"table {type(part).__name__}")
-    return replace(part, **{key: value})
+    refuse_unknown({key: value}, tuple(f.name for f in fields(part)), f"table {type(part).__name__}")
+    return replace(part, **{key: read_value(type(part), key, value, name.partition(".")[0])})
 
 
 def scenarios(folder: Folder = None) -> dict[str, str]:

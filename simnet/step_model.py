@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import tomllib
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -253,8 +254,39 @@ class StepModel:
         return price(
             self.cluster, exchange.algorithm, self.options(ranks), ranks, sizes,
             itemsize=item_bytes(exchange.gradient_dtype), cost=self.cost, gamma=gamma.value if gamma else 0.0,
-            uncertain=self.scenario.draws > 1,
+            uncertain=self.scenario.draws > 1, slow_links=self.slow_links(ranks),
         )  # fmt: skip
+
+    def slow_links(self, ranks: int) -> Mapping[str, float]:
+        """Factors on links of the job; bases of its efficiency are healthy."""
+        return self.scenario.slow.links if ranks == self.scenario.job.devices else {}
+
+    def slow_ranks(self, ranks: int) -> list[tuple[float, int]]:
+        """By how much, and how many, ranks of the job compute slower than the others; none in bases."""
+        if ranks != self.scenario.job.devices:
+            return []
+        forward, backward, update = self.passes
+        computed = self.scenario.job.accumulation * float(forward.sum() + backward.sum()) + update
+        factors = self.scenario.slow.factors(computed, self.cluster.node.num_devices, ranks)
+        return sorted(Counter(factors.values()).items())
+
+    def _slowest(self, ranks: int) -> float:
+        """How much longer the slowest rank is expected to compute than the mean healthy one, as a fraction."""
+        jitter = Jitter(self.between_ranks.value)
+        slow = [factor * expected_maximum(jitter, number) for factor, number in self.slow_ranks(ranks)]
+        return max(expected_maximum(jitter, ranks), *slow, 0.0) - 1
+
+    def _draw_slowest(self, ranks: int) -> FloatArray:
+        found = self._latest(ranks, f"slowest of {ranks}")
+        for factor, number in self.slow_ranks(ranks):
+            late = factor * (1 + self._latest(number, f"slowest of {number} slow")) - 1
+            found = np.maximum(found, late)
+        return found
+
+    def _latest(self, ranks: int, name: str) -> FloatArray:
+        """How much longer the slowest of some ranks computes than their mean, in every draw of that name."""
+        place = np.clip(self.inputs.uniform(name), 1e-9, 1 - 1e-9)
+        return np.array([_slowest(self.between_ranks.value, ranks, p) for p in place])
 
     def options(self, ranks: int) -> dict[str, Any]:
         """Options of the algorithm; those that count ranks hold for the job's own number of devices only."""
@@ -275,6 +307,10 @@ class StepModel:
         if group == 1:
             return none, none
         channels = [layer.num_parameters * 4 if layer.kind == "batch_norm" else 0 for layer in layers]
+        if not any(channels):
+            raise InvalidInput(
+                f"{self.model.name} has no batch normalisation to share in groups; leave out [batch_norm]"
+            )
         found = self._price_group(group, max(channels)).at(channels)
         times = np.where(np.array(channels) > 0, found.time, 0.0)
         return times, times
@@ -332,7 +368,7 @@ class StepModel:
     def evaluate(self, ranks: int) -> tuple[StepTimes, StepTimes]:
         """The central step, and the steps of all draws."""
         work = self.work(ranks)
-        late = expected_maximum(Jitter(self.between_ranks.value), ranks) - 1
+        late = self._slowest(ranks)
         share, crosses = self._sharing(ranks)
         taken = share * self.node_contention.value + crosses * self.network_contention.value
         central = step(work, Draws(slowest=late, contention=taken))
@@ -345,8 +381,7 @@ class StepModel:
         drawn = floor * np.exp(found.sd * self.inputs.normal("efficiency"))
         drawn = drawn + fixed * np.exp(found.launch_sd * self.inputs.normal("launch"))
         fed = self.batch_interval(ranks)
-        place = self.inputs.uniform(f"slowest of {ranks}")
-        slowest = np.array([_slowest(self.between_ranks.value, ranks, p) for p in place])
+        slowest = self._draw_slowest(ranks)
         share, crosses = self._sharing(ranks)
         taken = share * self.inputs.lognormal("node contention", self.node_contention)
         taken = taken + crosses * self.inputs.lognormal("network contention", self.network_contention)
@@ -368,7 +403,7 @@ def _given(value: float | None, name: str) -> Interval:
 def _slowest(spread: float, ranks: int, probability: float) -> float:
     if ranks == 1:
         return 0.0
-    return maximum_quantile(Jitter(spread), ranks, min(max(probability, 1e-9), 1 - 1e-9)) - 1
+    return maximum_quantile(Jitter(spread), ranks, probability) - 1
 
 
 def _factors(times: FloatArray, sds: FloatArray, normals: FloatArray, size: int) -> FloatArray:

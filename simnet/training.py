@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -99,23 +98,6 @@ class StepTimes:
         return {name: float(values[draw]) for name, values in parts.items()}
 
 
-def slowest_of(num_ranks: int) -> float:
-    """Expected maximum of that many standard normal numbers.
-
-    Source: Blom, Statistical Estimates and Transformed Beta-Variables, 1958; within 0.02 of the exact value.
-    """
-    return NormalDist().inv_cdf((num_ranks - 0.375) / (num_ranks + 0.25))
-
-
-def draw_slowest(num_ranks: int, size: int, rng: np.random.Generator) -> FloatArray:
-    """Maxima of that many standard normal numbers, shape (size,); 0 for one rank, which waits for nobody."""
-    if num_ranks == 1:
-        return np.zeros(size)
-    uniform = np.clip(rng.random(size), 1e-12, 1 - 1e-12) ** (1 / num_ranks)
-    normal = NormalDist()
-    return np.array([normal.inv_cdf(min(u, 1 - 1e-16)) for u in uniform])
-
-
 def step(work: StepWork, draws: Draws | None = None) -> StepTimes:
     """Time of one step in every draw, with its parts; spans are those of the first draw."""
     draws = draws or Draws()
@@ -163,7 +145,7 @@ def _exchange(
     latency = np.broadcast_to(work.latency * np.atleast_2d(draws.latency), (size, num))
     transfer = np.broadcast_to(work.transfer * np.atleast_2d(draws.transfer), (size, num))
     begins, ends = np.empty((size, num)), np.empty((size, num))
-    lanes = np.zeros((size, work.lanes))
+    lanes = np.zeros((size, min(work.lanes, max(1, num))))
     wire = np.zeros(size)
     rows = np.arange(size)
     for i in range(num):

@@ -131,4 +131,23 @@ def build(name: str, world_size: int, **options: Any) -> Schedule:
         if key not in chosen.options:
             takes = ", ".join(chosen.options) or "no options"
             raise InvalidInput(f"{name} takes no option {key!r}, got {value!r}; it takes {takes}")
+        _require_kind(chosen, key, value)
     return chosen.build(world_size, **given)
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "bool": ("true or false", lambda v: isinstance(v, bool)),
+    "str": ("a word", lambda v: isinstance(v, str)),
+    "Grid": (
+        "whole numbers such as (4, 4)",
+        lambda v: isinstance(v, tuple | list) and all(isinstance(x, int) for x in v),
+    ),
+}
+
+
+def _require_kind(chosen: Algorithm, option: str, value: Any) -> None:
+    named = str(inspect.signature(chosen.build).parameters[option].annotation).partition(" |")[0]
+    wanted, holds = _KINDS.get(named, ("", bool))
+    if wanted and not holds(value):
+        raise InvalidInput(f"{option} of {chosen.name} must be {wanted}, got {value!r}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from simnet.exchange import ApproximationError
     from simnet.explain import BottleneckLink
     from simnet.prediction import StepPrediction
-    from simnet.step_model import StepModel
+    from simnet.step_model import Interval, StepModel
     from simnet.whatif import Outcome
 
 DRAWS_HELD = 20
@@ -28,6 +28,7 @@ def command(
     profile: Profile = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
     accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
+    base: Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")] = None,
     draws: Annotated[int | None, typer.Option(help="Draws of the intervals.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step as a trace that Perfetto opens.")] = None,
     advice: Annotated[bool, typer.Option(help="Try changes and name the three that help most.")] = True,
@@ -47,7 +48,7 @@ def command(
     from simnet.cli.app import print_json
     from simnet.errors import InvalidInput
     from simnet.explain import bottleneck_link
-    from simnet.prediction import step_of, with_devices
+    from simnet.prediction import efficiency_against, step_of, with_devices
     from simnet.profile_prices import with_profile
     from simnet.scenario import load_scenario
     from simnet.step_model import StepModel
@@ -64,13 +65,21 @@ def command(
     found = step_of(model)
     if trace is not None:
         _write(trace, found)
+    against = None if base is None else efficiency_against(model, base)
     error = None if found.exact else _held_against_simulation(model, simulate_draws)
     link = bottleneck_link(model)
     changes = best_changes(asked, catalog=catalog) if advice else []
     if json:
-        print_json([_row(found, link, error, changes)])
+        other = {} if against is None else {"base_devices": base, **against.columns("efficiency_base_devices")}
+        print_json([_row(found, link, error, changes) | other])
         return
-    for part in (_summary(model, found), _breakdown(found), _bottleneck(link), _basis(found, error), _advice(changes)):
+    for part in (
+        _summary(model, found, base, against),
+        _breakdown(found),
+        _bottleneck(link),
+        _basis(found, error),
+        _advice(changes),
+    ):
         for line in part:
             print(line)
 
@@ -119,7 +128,7 @@ def _row(
     return row | {"changes": [outcome.row() for outcome in changes]}
 
 
-def _summary(model: StepModel, found: StepPrediction) -> Iterator[str]:
+def _summary(model: StepModel, found: StepPrediction, base: int | None, against: Interval | None) -> Iterator[str]:
     from simnet.units import format_si
 
     job, step, rate = model.scenario.job, found.step_s, found.samples_per_s
@@ -132,7 +141,8 @@ def _summary(model: StepModel, found: StepPrediction) -> Iterator[str]:
     if model.scenario.variation.between_steps:
         yield f"  over steps           median {found.p50_s * 1e3:.2f} ms, 95 % below {found.p95_s * 1e3:.2f} ms"
     yield f"  speed                {rate.value:,.0f} samples/s, 80 % within {rate.low:,.0f} to {rate.high:,.0f}"
-    for label, value in (("one device", found.efficiency_device), ("one node", found.efficiency_node)):
+    efficiencies = {"one device": found.efficiency_device, "one node": found.efficiency_node}
+    for label, value in (efficiencies | ({} if against is None else {f"{base} devices": against})).items():
         yield f"  efficiency           {value.value:.1%} of {label}, 80 % within {value.low:.1%} to {value.high:.1%}"
 
 

@@ -20,6 +20,7 @@ def command(
     profile: Profile = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
     accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
+    base: Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")] = None,
     price_per_hour: Annotated[str | None, typer.Option(help="Rent of a node for an hour, such as '12 USD'.")] = None,
     pue: Annotated[
         float | None, typer.Option(help="Site overhead on the power of the nodes; 1 counts nodes alone.")
@@ -44,7 +45,7 @@ def command(
     asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
     model = StepModel(asked, catalog=catalog)
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, restart))
-    row = _row(model, found, price_per_hour, pue)
+    row = _row(model, found, price_per_hour, pue) | _efficiencies(model, found, base)
     if json:
         from simnet.cli.app import print_json
 
@@ -83,6 +84,17 @@ def _row(model: StepModel, found: RunPrediction, price_per_hour: str | None, pue
     return {**extra, **row, "low_s": found.time_s.low, "high_s": found.time_s.high}
 
 
+def _efficiencies(model: StepModel, found: RunPrediction, base: int | None) -> dict[str, Any]:
+    """Efficiency of the step against one device, one node, and any other base."""
+    from simnet.prediction import efficiency_against
+
+    step = found.step
+    row = step.efficiency_device.columns("efficiency_device") | step.efficiency_node.columns("efficiency_node")
+    if base is not None:
+        row |= {"base_devices": base, **efficiency_against(model, base).columns("efficiency_base_devices")}
+    return row
+
+
 def _print(row: dict[str, Any]) -> None:
     from simnet.units import format_duration, format_si
 
@@ -94,6 +106,12 @@ def _print(row: dict[str, Any]) -> None:
     print(f"  steps           {row['steps']}, batch {row['batch']}" + _growth(row))
     print(f"  speed           {row['samples_per_s']:,.0f} samples/s while training")
     print(f"  efficiency      {row['efficiency']:.1%} of {row['efficiency_base']}")
+    for label, name in (("one device", "device"), (f"{row.get('base_devices')} devices", "base_devices")):
+        if (key := f"efficiency_{name}") in row:
+            print(f"                  {row[key]:.1%} of {label}, 80 % within {row[f'{key}_low']:.1%} to "
+                  f"{row[f'{key}_high']:.1%}, by its step")  # fmt: skip
+    if row["warm_up_epochs"]:
+        print(f"  warm-up         {row['warm_up_epochs']:g} epochs, which change the learning rate and not the time")
     print(f"  converges       {row['converges']}")
     for name, unit in (("purchase_usd", "USD"), ("rental_usd", "USD"), ("energy_j", "J")):
         if row[name] is not None:

@@ -265,7 +265,7 @@ def test_tiles_of_a_torus_are_as_near_as_their_links():
         predict_step(replace(grid, batch_norm=BatchNorm(16, (32, 32), width))).parts_s["batch_norm"]
         for width in (4, 16)
     )
-    assert BatchNorm(4, (32, 32), 2).members == (0, 1, 32, 33)
+    assert BatchNorm(4, (32, 32), 2).members == (0, 1, 33, 32)
     assert tile > 0
     assert row > 0
 

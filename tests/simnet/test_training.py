@@ -15,7 +15,7 @@ from simnet.errors import InvalidInput
 from simnet.interpreters.program import Job
 from simnet.interpreters.simulate import simulate_jobs
 from simnet.paths import UniformPaths
-from simnet.training import Draws, StepWork, draw_slowest, slowest_of, step
+from simnet.training import Draws, StepWork, step
 from simnet.workload import Bucket
 
 times = st.floats(0, 1, allow_subnormal=False)
@@ -101,15 +101,6 @@ def test_no_buckets_means_no_exchange():
 def test_accumulation_computes_more_and_exchanges_once():
     one = work([1, 1], [0, 0], [1, 1])
     assert step(replace(one, accumulation=3)).total[0] == pytest.approx(step(one).total[0] + 2 * 3)
-
-
-def test_the_slowest_of_n_grows_slowly_and_is_zero_for_one():
-    assert slowest_of(1) == pytest.approx(0)
-    assert [round(slowest_of(n), 2) for n in (8, 1024)] == [1.43, 3.23]
-    rng = np.random.default_rng(1)
-    for n in (8, 1024):
-        assert draw_slowest(n, 4000, rng).mean() == pytest.approx(slowest_of(n), abs=0.05)
-    assert not draw_slowest(1, 5, rng).any()
 
 
 def test_a_straggler_sets_the_pace_of_all():
