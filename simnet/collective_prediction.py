@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from simnet.algorithms.grid import Grid, parse_grid
-from simnet.algorithms.registry import build, find
+from simnet.algorithms.registry import build, find, on_nodes
 from simnet.catalog import load_cluster, uniform
 from simnet.collective import Kind
 from simnet.costs import nccl_scaled
@@ -280,10 +280,10 @@ def build_schedule(algorithm: str | Schedule, site: Site, *, grid: str | Grid | 
             )
         return algorithm
     shape = parse_grid(grid) if isinstance(grid, str) else grid
-    grouped = "ranks_per_node" in find(algorithm).options
-    fits = site.groups_given or site.paths.world_size % site.ranks_per_node == 0
-    groups = site.ranks_per_node if grouped and fits else None
-    return build(algorithm, site.paths.world_size, grid=shape, ranks_per_node=groups)
+    grouped = site.groups_given and "ranks_per_node" in find(algorithm).options
+    given = {"grid": shape, "ranks_per_node": site.ranks_per_node if grouped else None}
+    ranks = site.paths.world_size
+    return build(algorithm, ranks, **on_nodes(algorithm, ranks, site.ranks_per_node, given))
 
 
 def counts_of(sizes: str | int | Sequence[Bytes], dtype: str, schedule: Schedule) -> list[int]:

@@ -60,7 +60,7 @@ class StepPrediction:
 
 @dataclass(frozen=True, slots=True)
 class RunPrediction:
-    """A whole run and the step it is made of."""
+    """A whole run and the step of its largest batch."""
 
     run: Run
     step: StepPrediction
@@ -168,7 +168,8 @@ def run_of(model: StepModel, *, failures: Failures | None = None) -> RunPredicti
         found = steps.predict(-(-epoch.batch // scenario.job.devices))
         drawn = drawn + (epoch.training_s + epoch.evaluation_s) * found.draws_s / found.step_s.value
     drawn = drawn * run.time_s / (run.time_s - run.failures_s)
-    return RunPrediction(run, steps.predict(scenario.job.per_device_batch), Interval.of(run.time_s, drawn))
+    largest = steps.predict(-(-recipe.largest_batch // scenario.job.devices))
+    return RunPrediction(run, largest, Interval.of(run.time_s, drawn))
 
 
 def _require_batches(model: StepModel, recipe: Recipe) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simnet import buckets, compute
+from simnet.algorithms.registry import on_nodes
 from simnet.catalog import load_cluster
 from simnet.catalog.loader import Folder
 from simnet.catalog.models import load_model
@@ -289,15 +290,18 @@ class StepModel:
         return np.array([_slowest(self.between_ranks.value, ranks, p) for p in place])
 
     def options(self, ranks: int) -> dict[str, Any]:
-        """Options of the algorithm; those that count ranks hold for the job's own number of devices only."""
-        options: dict[str, Any] = dict(self.scenario.exchange.options)
-        if ranks == self.scenario.job.devices:
-            return options
-        options.pop("grid", None)
-        size = options.get("ranks_per_node")
-        if isinstance(size, int) and ranks % size:
-            options["ranks_per_node"] = ranks if ranks < size else self.cluster.node.num_devices
-        return options
+        """Options of the algorithm: the scenario's, or those that fit the nodes.
+
+        Options that count ranks hold for the job's own number of devices only.
+        """
+        exchange, local = self.scenario.exchange, self.cluster.node.num_devices
+        options: dict[str, Any] = dict(exchange.options)
+        if ranks != self.scenario.job.devices:
+            options.pop("grid", None)
+            size = options.get("ranks_per_node")
+            if isinstance(size, int) and ranks % size:
+                options["ranks_per_node"] = ranks if ranks < size else local
+        return options if exchange.algorithm == NCCL else on_nodes(exchange.algorithm, ranks, local, options)
 
     def batch_norm(self) -> tuple[FloatArray, FloatArray]:
         """Exchange of statistics of each layer, forward and backward, s, each (num_layers,)."""

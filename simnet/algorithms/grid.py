@@ -28,6 +28,15 @@ def square_grid(world_size: int, dimensions: int = 2) -> Grid:
     return min(rising, key=lambda grid: (sum(grid), grid))
 
 
+def node_grid(world_size: int, ranks_per_node: int) -> Grid:
+    """Return the two-dimensional shape nearest to a square whose rows are nodes, several of them, or parts of one.
+
+    No row then ends inside a node that it does not fill: 240 ranks in nodes of 4 are 16 x 15, not 15 x 16.
+    """
+    whole = (grid for grid in grids(world_size) if grid[0] % ranks_per_node == 0 or ranks_per_node % grid[0] == 0)
+    return min(whole, key=lambda grid: (sum(grid), grid))
+
+
 def require_grid(world_size: int, grid: Grid | None, dimensions: int = 2) -> Grid:
     """Return the grid, by default the one nearest to a cube.
 

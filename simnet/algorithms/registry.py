@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from simnet.algorithms.grid import node_grid
 from simnet.collective import Kind
 from simnet.errors import InvalidInput, Unsupported
 from simnet.schedule import Schedule
@@ -43,6 +44,7 @@ class Algorithm:
     build: Builder
     variants: Callable[[int], Iterable[Options]]
     traffic: Callable[..., Traffic]
+    rows: bool = False
 
     @property
     def summary(self) -> str:
@@ -73,7 +75,11 @@ def _plain(world_size: int) -> Iterable[Options]:
 
 
 def algorithm(
-    kind: Kind, *, traffic: Callable[..., Traffic] = _unknown, variants: Callable[[int], Iterable[Options]] = _plain
+    kind: Kind,
+    *,
+    traffic: Callable[..., Traffic] = _unknown,
+    variants: Callable[[int], Iterable[Options]] = _plain,
+    rows: bool = False,
 ) -> Callable[[Builder], Builder]:
     """Register a builder under its own name.
 
@@ -81,10 +87,11 @@ def algorithm(
     ----------
     traffic : the closed form of what every rank sends, `traffic(world_size, **options)`; tests hold the schedule to it.
     variants : option sets worth testing at a world size (every grid, every group size, ...).
+    rows : whether its `grid` has rows that a machine should hold inside its nodes.
     """
 
     def register(build: Builder) -> Builder:
-        _registry[build.__name__] = Algorithm(build.__name__, kind, build, variants, traffic)
+        _registry[build.__name__] = Algorithm(build.__name__, kind, build, variants, traffic, rows)
         return build
 
     return register
@@ -133,6 +140,16 @@ def build(name: str, world_size: int, **options: Any) -> Schedule:
             raise InvalidInput(f"{name} takes no option {key!r}, got {value!r}; it takes {takes}")
         _require_kind(chosen, key, value)
     return chosen.build(world_size, **given)
+
+
+def on_nodes(name: str, world_size: int, ranks_per_node: int, given: Options) -> dict[str, Any]:
+    """Return the options given; groups and grids that are not given are those of nodes of so many ranks."""
+    chosen, options = find(name), {key: value for key, value in given.items() if value is not None}
+    if "ranks_per_node" in chosen.options and world_size % ranks_per_node == 0:
+        options.setdefault("ranks_per_node", ranks_per_node)
+    if chosen.rows:
+        options.setdefault("grid", node_grid(world_size, ranks_per_node))
+    return options
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {

@@ -25,7 +25,7 @@ def _concurrent(world_size: int, grid: Grid | None = None) -> Traffic:
     return Traffic(2 * one.messages, one.share)
 
 
-@algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_traffic)
+@algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_traffic, rows=True)
 def torus2d(world_size: int, *, grid: Grid | None = None) -> Schedule:
     """All-reduce on an X by Y grid: rows reduce-scatter, columns all-reduce, rows all-gather.
 
@@ -34,7 +34,8 @@ def torus2d(world_size: int, *, grid: Grid | None = None) -> Schedule:
 
     Parameters
     ----------
-    grid : (X, Y) with X * Y = world_size; default the most square one.
+    grid : (X, Y) with X * Y = world_size; default the most square one, on a described machine with rows that fit
+        its nodes.
 
     Source: Mikami et al., "Massively Distributed SGD", arXiv 1811.05233, 2018.
     """
@@ -46,7 +47,7 @@ def torus2d(world_size: int, *, grid: Grid | None = None) -> Schedule:
     return Schedule("torus2d", Collective(Kind.ALL_REDUCE), world_size, world_size, items)
 
 
-@algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_concurrent)
+@algorithm(Kind.ALL_REDUCE, variants=_variants, traffic=_concurrent, rows=True)
 def torus2d_concurrent(world_size: int, *, grid: Grid | None = None) -> Schedule:
     """All-reduce on an X by Y grid in both dimensions at once: one half of the data goes rows first, one columns first.
 
@@ -55,7 +56,8 @@ def torus2d_concurrent(world_size: int, *, grid: Grid | None = None) -> Schedule
 
     Parameters
     ----------
-    grid : (X, Y) with X * Y = world_size; default the most square one.
+    grid : (X, Y) with X * Y = world_size; default the most square one, on a described machine with rows that fit
+        its nodes.
 
     Source: Jain & Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus interconnects", ICS 2010.
     """

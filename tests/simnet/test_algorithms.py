@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simnet.algorithms.registry import algorithms, build
+from simnet.algorithms.grid import node_grid
+from simnet.algorithms.registry import algorithms, build, on_nodes
 from simnet.algorithms.trees import complement, in_order_parents
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput, Unsupported, WrongResult
@@ -183,3 +184,18 @@ def test_every_algorithm_file_reads_in_one_sitting() -> None:
 def test_every_algorithm_stands_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text()
     assert [name for name in algorithms() if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "node", "grid"),
+    [(240, 4, (16, 15)), (2176, 4, (64, 34)), (64, 8, (8, 8)), (7, 4, (1, 7)), (12, 1, (3, 4))],
+)
+def test_rows_of_a_grid_are_whole_nodes_or_parts_of_one(ranks, node, grid):
+    assert node_grid(ranks, node) == grid
+
+
+def test_a_machine_gives_what_no_option_says_and_changes_nothing_that_one_does():
+    assert on_nodes("torus2d", 240, 4, {"grid": None}) == {"grid": (16, 15)}
+    assert on_nodes("torus2d", 240, 4, {"grid": (15, 16)}) == {"grid": (15, 16)}
+    assert on_nodes("hierarchical", 12, 4, {"leaders": 2}) == {"leaders": 2, "ranks_per_node": 4}
+    assert on_nodes("hierarchical", 6, 4, {}) == on_nodes("ring", 12, 4, {}) == {}

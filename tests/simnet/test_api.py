@@ -48,6 +48,13 @@ def test_a_run_holds_the_step_it_is_made_of() -> None:
     assert run.time_s.value > run.run.steps * run.step.step_s.value * 0.99
 
 
+def test_fewer_devices_share_the_batch_of_the_recipe_and_so_does_the_step_beside_the_run() -> None:
+    run = sn.predict_run("goyal-256", {"job.devices": 64})
+    assert run.step.global_batch == 8192
+    assert run.run.samples_per_s == pytest.approx(run.step.samples_per_s.value, rel=1e-3)
+    assert run.step.efficiency_node.value < 1
+
+
 def test_the_fastest_algorithm_of_every_size_with_what_was_not_tried() -> None:
     place = {"cluster": "abci", "ranks": 12, "algorithm": "auto"}
     table = sn.predict_collective(**place, sizes=[1024, 2**26])

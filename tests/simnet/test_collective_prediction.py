@@ -58,3 +58,10 @@ def test_what_was_too_much_to_simulate_is_answered_with_a_reason_and_not_tried_a
     assert (row.engine, row.exact) == ("estimate", False)
     assert "given up" in row.reason
     assert tried == [engine.SIMULATED_RATES]
+
+
+def test_a_torus_is_laid_along_the_nodes_unless_a_grid_is_given() -> None:
+    place = {"cluster": "abci", "ranks": 60, "algorithm": "torus2d", "sizes": "64M", "engine": "estimate"}
+    (along,), (square,), (given,) = (predict_collective(**place, grid=grid) for grid in (None, "6x10", "12x5"))
+    assert along.time_s == given.time_s
+    assert along.time_s < square.time_s
