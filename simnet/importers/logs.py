@@ -62,6 +62,7 @@ def stream_log(path: str | Path) -> Iterator[Item]:
     found = formats(path)
     told = False
     notes: list[str] = []
+    skipped: dict[str, None] = {}
     repeats = Repeats()
     for name in found:
         items = _DOCUMENTS[name][1](path) if name in _DOCUMENTS else _TEXT[name][1](read_lines(path), str(path))
@@ -69,13 +70,16 @@ def stream_log(path: str | Path) -> Iterator[Item]:
             told = told or isinstance(item, Measurement | CollectivePrediction | Fact)
             if isinstance(item, Note) and len(notes) < 5:
                 notes.append(item.text)
+            if isinstance(item, Skipped) and len(skipped) < 2:
+                skipped[item.reason] = None
             if isinstance(item, Measurement):
                 repeats.add(item)
             yield item
     yield from (Note(str(found)) for found in repeats.modes())
     yield from map(Note, repeats.jumps())
     if not told:
-        raise InvalidInput(f"{path} gives no result: {'; '.join(notes) or 'no row could be used'} ({', '.join(found)})")
+        reasons = "; ".join((*notes, *skipped)) or "no row could be used"
+        raise InvalidInput(f"{path} gives no result: {reasons} ({', '.join(found)})")
 
 
 def formats(path: Path) -> list[str]:

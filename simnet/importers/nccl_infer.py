@@ -22,6 +22,17 @@ from simnet.units import GB
 
 SENDRECV = "sendrecv"
 UNKNOWN = "unknown"
+KNOWN = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    SENDRECV,
+    "gather",
+    "scatter",
+)
 _PARTITIONED = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _MOST_CANDIDATES = 64
 
@@ -91,6 +102,8 @@ def infer(rows: Sequence[Row], *, named: str | None, listed_ranks: int | None, t
 
     A list of ranks that is not `trusted` must be borne out by a row.
     """
+    if named is not None and named not in KNOWN:
+        return Verdict(named, listed_ranks, (f"{named} is none of the collectives read here",))
     kinds = possible(rows[0])
     ordered = tuple(sorted(kinds, key=lambda kind: kind != named))
     votes = {

@@ -9,8 +9,9 @@ Source: nccl-tests, src/util.cu; tables printed by nccl-tests 2.0 to 2.17.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice, pairwise
 from typing import Any
 
 from simnet.importers.nccl_infer import Row, Verdict, infer, possible
@@ -21,17 +22,20 @@ from simnet.results import CollectivePrediction, Measurement
 from simnet.units import GB, US
 
 FORMAT = "nccl-tests"
-MARKER = r"size +count +type .*time +algbw|nThread \d+ nGpus|nccl-tests version|# collective \w+, "
+MARKER = r"size\s+count\s+type\s.*time\s+algbw|nThread \d+ nGpus|nccl-tests version|# collective \w+, "
 _PREFIX = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:|\s*\d{1,6}:(?=\s|$)")
 _BANNER = re.compile(r"nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+)")
-_RANK = re.compile(r"Rank +(\d+)\b.*? on +(\S+) device +\d+ \[[^\]]*\] ?(.*)")
-_HEADER = re.compile(r"size +count +type\b")
+_RANK = re.compile(r"Rank\s+(\d+)\b.*?\son\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s?(.*)")
+_HEADER = re.compile(r"size\s+count\s+type\b.*")
 _NAME = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|all_?to_?all|sendrecv|gather|scatter)_perf\b"
 )
+_PROGRAM = re.compile(r"(?:test starting: |\./|build/)(\w+)_perf\b")
 _TITLE = re.compile(r"# collective (\w+)((?:, [a-z]+ [^,]+)*)\s*$")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.]+(?:e[-+]\d+)?)")
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
+_NUMBERED = re.compile(r"\s*(\d{1,7})(:|\t)")
+_PEEKED = 200
 _ELISIONS = ("...", "....", "…", "[...]", "[…]")
 _BUFFER = 256
 _HALVES = {"in-place": True, "out-of-place": False, "measured": None, "predicted": None}
@@ -53,6 +57,7 @@ class _Run:
     header_line: int = 0
     waiting: list[Row] = field(default_factory=list)
     num_rows: int = 0
+    num_taken: int = 0
     footers: int = 0
     verdict: Verdict | None = None
     environment: dict[str, Any] = field(default_factory=dict)
@@ -61,6 +66,7 @@ class _Run:
     average: float | None = None
     elided: bool = False
     last_length: int = 0
+    last_start: Start | None = None
     old_algbw: bool = False
     in_place: bool | None = None
     listed_after_header: bool = False
@@ -99,7 +105,10 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
     """Rows of all runs, in file order within each rank prefix; one item at a time, in constant memory."""
     streams: dict[str, _Stream] = {}
     runs = 0
-    for line in lines:
+    first, lines = _peeked(lines)
+    numbered = _line_numbers(first)
+    for raw in lines:
+        line = Line(raw.number, _NUMBERED.sub("", raw.text), raw.ended) if numbered else raw
         match = _PREFIX.match(line.text)
         key = match[0].strip() if match else ""
         if key not in streams and len(streams) < 4096:
@@ -115,6 +124,22 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
         yield from stream.end()
 
 
+def _peeked(lines: Iterable[Line]) -> tuple[list[Line], Iterable[Line]]:
+    """The first lines, and all of them."""
+    rest = iter(lines)
+    first = list(islice(rest, _PEEKED))
+    return first, chain(first, rest)
+
+
+def _line_numbers(lines: Sequence[Line]) -> bool:
+    """Whether numbers before the lines are their own, as `grep -n` and `cat -n` print them, and no ranks."""
+    found = [(int(match[1]), match[2]) for line in lines if (match := _NUMBERED.match(line.text))]
+    rising = all(
+        before[0] < after[0] and (after[1] == ":" or after[0] == before[0] + 1) for before, after in pairwise(found)
+    )
+    return rising and len(found) >= max(5, len(lines) // 2)
+
+
 class _Stream:
     """The state machine of one prefix."""
 
@@ -123,6 +148,7 @@ class _Stream:
         self.run = _Run(index)
         self.pending: tuple[int, Start, int | None] | None = None
         self.named: str | None = None
+        self.repeated: tuple[str, int] | None = None
 
     def feed(self, line: Line) -> Iterator[Item]:
         """Take one line."""
@@ -136,14 +162,17 @@ class _Stream:
             yield from self._other(line, text)
 
     def end(self) -> Iterator[Item]:
-        """Close the last run."""
+        """Close the last run, and one that a heading began and no row followed."""
         if self.pending is not None:
             yield Skipped(self.pending[0], "row is cut")
         yield from self._close()
+        if self.repeated is not None and self.run.footers:
+            yield from self._begin_if(True)
+            yield from self._close()
 
     def _other(self, line: Line, text: str) -> Iterator[Item]:
         """Read banners, rank lines, headers and footers."""
-        if name := _NAME.search(text):
+        if name := _NAME.search(text) or _PROGRAM.search(text):
             self.named = _spelling(name[1])
         if match := _TITLE.search(text):
             yield from self._begin_if(self.run.num_rows > 0)
@@ -155,9 +184,8 @@ class _Stream:
         elif match := _RANK.search(text):
             yield from self._begin_if(self.run.num_rows > 0 and not self.run.singletons)
             self._rank(int(match[1]), match[2], match[3].strip())
-        elif _HEADER.search(text) and "time" in text:
-            yield from self._begin_if(self.run.num_rows > 0 and not self.run.singletons)
-            self.run.header, self.run.header_line = text, line.number
+        elif (match := _HEADER.search(text)) and "time" in match[0]:
+            self._header(match[0], line.number)
         elif text.startswith("#") and (half_name := text.strip("# ").strip()) in _HALVES:
             self.run.in_place = _HALVES[half_name]
         elif line.ended and (match := _AVERAGE.search(text)):
@@ -165,6 +193,19 @@ class _Stream:
             self.run.average = float(match[1]) * GB
         elif match := _BOUNDS.search(text):
             self.run.environment["out_of_bounds"] = int(match[1])
+
+    def _header(self, text: str, number: int) -> None:
+        """Take the heading of a table; one that stands among the rows of a run tells nothing by itself."""
+        if self.run.num_rows and not self.run.singletons:
+            self.repeated = (text, number)
+        else:
+            self.run.header, self.run.header_line = text, number
+
+    def _goes_on(self, start: Start) -> bool:
+        """Whether a row below a repeated heading belongs to the run before it: alike, and of a larger size."""
+        last = self.run.last_start
+        alike = last is not None and (last.dtype, last.redop) == (start.dtype, start.redop)
+        return alike and last is not None and start.size > last.size and not self.run.over
 
     def _rank(self, rank: int, host: str, device: str) -> None:
         run = self.run
@@ -180,14 +221,17 @@ class _Stream:
         if begins:
             yield from self._close()
             self.run = _Run(self.run.index + 1)
+            if self.repeated is not None:
+                (self.run.header, self.run.header_line), self.repeated = self.repeated, None
 
     def _row(self, line: Line, text: str, start: Start, tokens: list[str]) -> Iterator[Item]:
         if self.pending is not None:
             yield Skipped(self.pending[0], "row is cut")
             self.pending = None
-        if self.run.over:
-            yield from self._begin_if(True)
+        yield from self._begin_if(self.run.over or (self.repeated is not None and not self._goes_on(start)))
+        self.repeated = None
         run = self.run
+        run.last_start = start
         run.num_rows += 1
         run.named = run.named or self.named
         rooted = _has_root(run.header, tokens)
@@ -212,6 +256,9 @@ class _Stream:
 
     def _take(self, number: int, start: Start, root: int | None, body: list[str], *, whole: bool) -> Iterator[Item]:
         """Check both halves and keep what is whole."""
+        if self.run.header and "cputime" in self.run.header:
+            yield Skipped(number, "cputime is how long the processor took to launch it, not how long it ran")
+            return
         single = self.run.header.count("algbw") == 1 if self.run.header else len(body) in (4, 6)
         halves = [body[:4]] if single else [body[:4], body[4:8]]
         for place, tokens in enumerate(halves):
@@ -241,7 +288,9 @@ class _Stream:
             yield from (Note(f"run {run.index}: {text}") for text in run.verdict.notes)
             run.environment |= _environment(run)
         for row in run.waiting:
-            yield self._measurement(row, run.verdict)
+            item = self._measurement(row, run.verdict)
+            run.num_taken += not isinstance(item, Skipped)
+            yield item
         run.waiting = []
 
     def _measurement(self, row: Row, verdict: Verdict) -> Item:
@@ -272,7 +321,7 @@ class _Stream:
         yield from self._emit()
         if run.header is None and run.num_rows == 0 and not run.banners:
             return
-        if run.num_rows:
+        if run.num_taken:
             yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
         yield from (Note(f"run {run.index}: {text}") for text in _closing_notes(run))
 

@@ -21,7 +21,7 @@ from simnet.units import GB, US
 
 FORMAT = "nccl-tests JSON"
 MARKER = r'"(?:average_bus_bandwidth|out_of_place)"\s*:'
-_NAME = re.compile(r"(all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|sendrecv|gather|scatter)_perf")
+_NAME = re.compile(r"(\w+)_perf")
 _HALVES = (("out_of_place", False), ("in_place", True))
 
 
@@ -39,13 +39,14 @@ def read(path: Path) -> Iterator[Item]:
             else:
                 yield item
     if rows:
-        name = _NAME.search(str(stream.header))
+        name = _NAME.search(str(stream.header.get("args", stream.header)))
         named = {"alltoall": "all_to_all"}.get(name[1], name[1]) if name else None
-        devices = stream.header.get("devices")
-        listed = len(devices) if isinstance(devices, list) and devices else None
-        verdict = infer(rows, named=named, listed_ranks=listed)
+        devices = _devices(stream.header)
+        verdict = infer(rows, named=named, listed_ranks=len(devices) or None)
+        hosts = {device.get("hostname") for device in devices} - {None}
+        nodes = len(hosts) if hosts and verdict.ranks == len(devices) else None
         yield from (Note(text) for text in verdict.notes)
-        yield from (_measurement(row, verdict, samples[i], str(path)) for i, row in enumerate(rows))
+        yield from (_measurement(row, verdict, nodes, samples[i], str(path)) for i, row in enumerate(rows))
         yield Fact("rows", index)
     else:
         yield Note("started, no result")
@@ -53,15 +54,27 @@ def read(path: Path) -> Iterator[Item]:
         yield Note(f"the document breaks off after {index} whole results")
 
 
+def _devices(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Ranks that the document lists, beside or inside its configuration."""
+    config = header.get("config")
+    listed = header.get("devices") or (config.get("devices") if isinstance(config, dict) else None)
+    return [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else []
+
+
 def _rows(result: Any, index: int) -> Iterator[Row | Skipped]:
     start = _start(result)
     if start is None:
         yield Skipped(index, "result lacks size, count or type")
         return
-    root = result.get("root")
+    root = _whole(result.get("root"))
     for key, in_place in _HALVES:
         if isinstance(result.get(key), dict):
-            yield _half(result[key], start, root if isinstance(root, int) else None, index, in_place)
+            yield _half(result[key], start, root, index, in_place)
+
+
+def _whole(value: Any) -> int | None:
+    """Whole number, written as one or as text."""
+    return int(value) if isinstance(value, int) or re.fullmatch(r"\s*-?\d+\s*", str(value)) else None
 
 
 def _start(result: Any) -> Start | None:
@@ -74,6 +87,8 @@ def _start(result: Any) -> Start | None:
 
 
 def _half(half: Mapping[str, Any], start: Start, root: int | None, index: int, in_place: bool) -> Row | Skipped:
+    if "cpu_time" in half and "time" not in half:
+        return Skipped(index, "cpu_time is how long the processor took to launch it, not how long it ran")
     values = [half.get(key) for key in ("time", "alg_bw", "bus_bw")]
     numbers = [float(value) for value in values if isinstance(value, int | float) and isfinite(value)]
     if len(numbers) < 3 or numbers[0] <= 0:
@@ -93,7 +108,7 @@ def _samples(result: Mapping[str, Any], row: Row) -> tuple[float, ...]:
     return tuple(value * US for value in listed) if good else ()
 
 
-def _measurement(row: Row, verdict: Verdict, samples: tuple[float, ...], path: str) -> Item:
+def _measurement(row: Row, verdict: Verdict, nodes: int | None, samples: tuple[float, ...], path: str) -> Item:
     if not verdict.busbw_agrees(row) or not verdict.parts_agree(row):
         return Skipped(row.line, f"bus_bw, count and size do not fit {verdict.collective} on {verdict.ranks} ranks")
     if verdict.ranks == 1 and row.in_place:
@@ -102,6 +117,7 @@ def _measurement(row: Row, verdict: Verdict, samples: tuple[float, ...], path: s
     return Measurement(
         collective=verdict.collective, size_bytes=row.start.size, time_s=row.half.time, ranks=verdict.ranks,
         count=row.start.count, dtype=row.start.dtype, algbw_bytes_per_s=algbw(row.start.size, row.half.time),
-        busbw_bytes_per_s=row.half.busbw, samples_s=samples, num_wrong=int(wrong) if wrong.isdigit() else None,
+        busbw_bytes_per_s=row.half.busbw, samples_s=samples, nodes=nodes,
+        num_wrong=int(float(wrong)) if re.fullmatch(r"\d+(?:\.0*)?", wrong) else None,
         in_place=row.in_place, source=path,
     )  # fmt: skip

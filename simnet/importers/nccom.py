@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 from simnet.importers.nccl_infer import Row, infer
-from simnet.importers.nccl_rows import ROW_START, Half, agrees, half, parts, row_start
+from simnet.importers.nccl_rows import Half, Start, agrees, half, parts, row_start
 from simnet.importers.record import Item, Line, Note, Skipped
 from simnet.metrics import algbw
 from simnet.results import Measurement
 from simnet.units import GB, GIB
 
 FORMAT = "nccom-test"
-MARKER = r"size\(B\) +count\(elems\) +type +time"
+MARKER = r"size\(B\)\s+count\(elems\)\s+type\s+time"
 _NAME = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|broadcast|alltoall|all_to_all)(?:_perf)?\b")
 _BINARY = GB / GIB
 
@@ -29,8 +29,8 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
         if match := _NAME.search(line.text):
             named = "all_to_all" if match[1] == "alltoall" else match[1]
         started = line.number if re.search(MARKER, line.text) else started
-        if started and ROW_START.search(line.text):
-            yield from _row(line, rows)
+        if started and (found := row_start(line.text)) is not None:
+            yield from _row(line, *found, rows)
     if not rows:
         yield Note(f"started, no result (header at line {started})")
         return
@@ -47,10 +47,7 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
         )  # fmt: skip
 
 
-def _row(line: Line, rows: list[Row]) -> Iterator[Skipped]:
-    found = row_start(line.text)
-    assert found is not None
-    start, tokens = found
+def _row(line: Line, start: Start, tokens: list[str], rows: list[Row]) -> Iterator[Skipped]:
     figures_ = half([*tokens[:3], "N/A"]) if len(tokens) == 3 and line.ended else None
     if figures_ is None:
         yield Skipped(line.number, "row is cut")

@@ -1,0 +1,161 @@
+"""Logs as they reach us from elsewhere: other prefixes and locales, tools in between, newest versions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simnet.errors import InvalidInput
+from simnet.importers.logs import read_log
+from simnet.importers.record import Log
+
+DATA = Path(__file__).parents[2] / "data" / "logs"
+TABLES = ["new_8_ranks.log", "old_error_column_4_ranks.log", "no_banner_16_ranks_prefixed.log"]
+
+
+def rows(log: Log) -> list[tuple[object, ...]]:
+    return [(r.collective, r.size_bytes, r.ranks, r.nodes, r.in_place, r.time_s) for r in log.measurements]
+
+
+def each(change: Callable[[int, str], str]) -> Callable[[str], str]:
+    return lambda text: "".join(change(i, line) + "\n" for i, line in enumerate(text.splitlines(), 1))
+
+
+def thousands(_: int, line: str) -> str:
+    return re.sub(r"(?<![\w.,:])(\d{4,})(?![\w.:])", lambda match: f"{int(match[1]):,}", line)
+
+
+def decimal_comma(_: int, line: str) -> str:
+    return re.sub(r"(?<![\w.])(\d+)\.(\d+)(?![\w.])", r"\1,\2", line)
+
+
+def heading_again(text: str) -> str:
+    lines = text.splitlines()
+    heading = [line for line in lines if "algbw" in line or "(us)" in line]
+    places = [i for i, line in enumerate(lines) if re.search(r"\d +float ", line)]
+    for place in reversed(places[4::5]):
+        lines[place:place] = heading
+    return "\n".join(lines) + "\n"
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "tabs": each(lambda _, line: re.sub(r" {2,}", "\t", line)),
+    "no-break spaces": each(lambda _, line: line.replace("  ", "\u00a0\u00a0")),
+    "thousands": each(thousands),
+    "decimal comma": each(decimal_comma),
+    "the heading again": heading_again,
+    "grep -n": each(lambda i, line: f"{i}:{line}"),
+    "cat -n": each(lambda i, line: f"{i:6d}\t{line}"),
+    "python logging": each(lambda _, line: "INFO:root:" + line),
+    "kubectl": each(lambda _, line: "[pod/launcher-x7k2p/launcher] " + line),
+    "container runtime": each(lambda i, line: f"2024-05-01T12:00:{i % 60:02d}.123456789Z stdout F {line}"),
+    "syslog": each(lambda i, line: f"May  1 12:00:{i % 60:02d} node01 slurm[1234]: {line}"),
+    "tagged by mpirun": each(lambda _, line: "[1,0]<stdout>: " + line),
+    "tagged by prterun": each(lambda _, line: "[prterun-node01-123@1,0]<stdout>: " + line),
+    "by host": each(lambda _, line: "node01: " + line),
+    "quoted": each(lambda _, line: "> " + line),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_table_is_the_same_whatever_it_went_through(name: str, disguise: str, tmp_path: Path) -> None:
+    text = (DATA / name).read_text()
+    text = re.sub(r"^0: ", "", text, flags=re.M) if name.endswith("prefixed.log") else text
+    (tmp_path / "plain.log").write_text(text)
+    (tmp_path / "log").write_text(DISGUISES[disguise](text))
+    assert rows(read_log(tmp_path / "log")) == rows(read_log(tmp_path / "plain.log"))
+
+
+def test_rank_prefixes_in_order_are_no_line_numbers(tmp_path: Path) -> None:
+    table = (DATA / "no_banner_16_ranks_prefixed.log").read_text()
+    chatter = "".join(f"{rank}: starting up\n" for rank in range(16))
+    (tmp_path / "log").write_text(chatter + table)
+    assert {row.ranks for row in read_log(tmp_path / "log").measurements} == {16}
+
+
+def test_a_smaller_size_below_the_heading_again_is_another_run(tmp_path: Path) -> None:
+    text = (DATA / "no_banner_16_ranks_prefixed.log").read_text()
+    (tmp_path / "log").write_text(text + text)
+    log = read_log(tmp_path / "log")
+    assert len(log.measurements) == 2 * len(read_log(DATA / "no_banner_16_ranks_prefixed.log").measurements)
+    assert any(note.startswith("run 2:") for note in log.notes)
+
+
+def test_the_time_of_the_processor_is_no_time_of_the_collective(tmp_path: Path) -> None:
+    text = (DATA / "new_8_ranks.log").read_text()
+    (tmp_path / "log").write_text(text.replace("    time   algbw", " cputime   algbw"))
+    with pytest.raises(InvalidInput, match=r"gives no result: .*cputime"):
+        read_log(tmp_path / "log")
+
+
+def test_a_benchmark_nobody_knows_here_is_not_taken_for_another(tmp_path: Path) -> None:
+    text = (DATA / "hash_stripped_all_gather_16_ranks.log").read_text()
+    (tmp_path / "log").write_text("# Collective test starting: alltoallv_perf\n" + text)
+    with pytest.raises(InvalidInput, match="alltoallv is none of the collectives read here"):
+        read_log(tmp_path / "log")
+
+
+def test_columns_after_the_known_ones_do_no_harm(tmp_path: Path) -> None:
+    text = (DATA / "new_8_ranks.log").read_text()
+    stamped = re.sub(r"^( +\d+ +\d+ +float .*)$", r"\1  2025-08-01 12:00:01", text, flags=re.M)
+    (tmp_path / "log").write_text(stamped.replace("busbw #wrong\n", "busbw #wrong            timestamp\n"))
+    assert rows(read_log(tmp_path / "log")) == rows(read_log(DATA / "new_8_ranks.log"))
+
+
+def document(program: str, *, redop: str, root: str, factor: float, ranks: int = 4) -> dict[str, object]:
+    """What nccl-tests 2.17 writes with -J: roots as text, counts as decimals, devices inside the configuration."""
+
+    def half(size: int) -> dict[str, float]:
+        time = 20.0 + size / 5e4
+        return {
+            "time": round(time, 6),
+            "alg_bw": size / time / 1e3,
+            "bus_bw": factor * size / time / 1e3,
+            "nwrong": 0.0,
+        }
+
+    results = [
+        {"size": s, "count": s // 4, "type": "float", "redop": redop, "root": root, "out_of_place": half(s),
+         "in_place": half(s), "actual_iterations": 20, "experiment_name": program}
+        for s in (1 << k for k in range(10, 28, 2))
+    ]  # fmt: skip
+    devices = [{"rank": r, "group": 0, "hostname": f"rack{r // 2}", "device": r % 2} for r in range(ranks)]
+    return {
+        "version": 1, "args": [f"./build/{program}", "-J", "out.json"], "nccl_version": 22602,
+        "config": {"nthreads": 1, "ngpus": 1, "devices": devices}, "results": results,
+        "out_of_bounds": {"count": 0, "okay": "true"}, "average_bus_bandwidth": {"bandwidth": 1.0, "okay": "unchecked"},
+    }  # fmt: skip
+
+
+def written(path: Path, content: object) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("program", "redop", "root", "factor", "collective"),
+    [
+        ("all_reduce_perf", "sum", "    -1", 1.5, "all_reduce"),
+        ("broadcast_perf", "none", "     0", 1.0, "broadcast"),
+        ("reduce_perf", "sum", "     0", 1.0, "reduce"),
+    ],
+)
+def test_newest_json_of_nccl_tests(
+    program: str, redop: str, root: str, factor: float, collective: str, tmp_path: Path
+) -> None:
+    log = read_log(written(tmp_path / "n.json", document(program, redop=redop, root=root, factor=factor)))
+    assert {(r.collective, r.ranks, r.nodes, r.num_wrong) for r in log.measurements} == {(collective, 4, 2, 0)}
+    assert len(log.measurements) == 18
+    assert log.skipped == ()
+
+
+def test_newest_json_with_times_of_the_processor_gives_no_row(tmp_path: Path) -> None:
+    text = json.dumps(document("all_reduce_perf", redop="sum", root="-1", factor=1.5)).replace('"time"', '"cpu_time"')
+    (tmp_path / "n.json").write_text(text)
+    with pytest.raises(InvalidInput, match="gives no result"):
+        read_log(tmp_path / "n.json")
