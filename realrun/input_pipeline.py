@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from realrun.jpeg import Pixels, Region, decode, dimensions
+from realrun.jpeg import HARMLESS, Pixels, Region, decode, dimensions, of_inks
 from realrun.records import Reader, Record, index
 from simnet.errors import InvalidInput
 from simnet.schedule import IntArray
@@ -175,7 +175,11 @@ class Images:
             rng = np.random.default_rng([plan.seed, 0 if epoch is None else epoch + 1, sample])
             data = self.readers[epoch is not None].read(sample)
         with stages.timed("decode"):
-            pixels = self._decode(data, None if epoch is None else rng)
+            try:
+                pixels = self._decode(data, None if epoch is None else rng)
+            except InvalidInput as error:
+                record = self.readers[epoch is not None].records[sample]
+                raise InvalidInput(f"{record}: {error}; replace it or take it out") from error
         with stages.timed("resize"):
             image = _resized(pixels, plan.resolution)
         with stages.timed("augment"):
@@ -185,7 +189,7 @@ class Images:
 
     def _decode(self, data: bytes, rng: np.random.Generator | None) -> Pixels:
         plan = self.augmentation
-        size = dimensions(data) if plan.region else _dimensions(data)
+        size = dimensions(data) if plan.region else _header(data)[:2]
         part = plan.centre(size) if rng is None else plan.crop(size, rng)
         if plan.region:
             return decode(data, part, at_least=plan.resolution if plan.halve else None)
@@ -194,17 +198,31 @@ class Images:
 
 def cut(data: bytes, part: Region) -> Pixels:
     """Decode the whole image, then cut: what `realrun.jpeg.decode` saves."""
+    printed = _header(data)[2] in ("CMYK", "YCCK")
+    whole = _whole(data, "CMYK" if printed else "RGB")
+    return (of_inks(whole) if printed else whole)[part.y : part.y + part.height, part.x : part.x + part.width]
+
+
+def _whole(data: bytes, colours: str) -> Pixels:
     import simplejpeg
 
-    whole = simplejpeg.decode_jpeg(data)
-    return whole[part.y : part.y + part.height, part.x : part.x + part.width]
+    try:
+        return simplejpeg.decode_jpeg(data, colours)
+    except ValueError as error:
+        if HARMLESS not in str(error):
+            raise InvalidInput(f"this is not a JPEG image that can be decoded: {error}") from error
+    return simplejpeg.decode_jpeg(data, colours, strict=False)
 
 
-def _dimensions(data: bytes) -> tuple[int, int]:
+def _header(data: bytes) -> tuple[int, int, str]:
+    """Width, height and colours of a JPEG image."""
     import simplejpeg
 
-    height, width, _, _ = simplejpeg.decode_jpeg_header(data)
-    return width, height
+    try:
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+    except ValueError as error:
+        raise InvalidInput(f"this is not a JPEG image that can be decoded: {error}") from error
+    return width, height, colours
 
 
 def _split(records: list[Record]) -> tuple[list[Record], list[Record]]:

@@ -28,8 +28,12 @@ from simnet.errors import InvalidInput, Unsupported
 
 Pixels = npt.NDArray[np.uint8]
 
-_DECOMPRESS, _RGB = 1, 0
-_SUBSAMPLING, _WIDTH, _HEIGHT = 4, 5, 6
+_DECOMPRESS, _RGB, _CMYK = 1, 0, 11
+_SUBSAMPLING, _WIDTH, _HEIGHT, _COLORSPACE = 4, 5, 6, 8
+_PRINTED = (3, 4)  # CMYK and YCCK
+_WARNING = 0
+# Real collections have images with stray bytes between markers, which decoders pass over.
+HARMLESS = "extraneous bytes"
 _BLOCK_WIDTH = {0: 8, 1: 16, 2: 16, 3: 8, 4: 8, 5: 32, 6: 8}
 _HALVINGS = (8, 4, 2, 1)
 
@@ -80,6 +84,7 @@ def _declared(library: Any) -> Any:
         ("tj3Init", c_void_p, [c_int]),
         ("tj3Destroy", None, [c_void_p]),
         ("tj3GetErrorStr", c_char_p, [c_void_p]),
+        ("tj3GetErrorCode", c_int, [c_void_p]),
         ("tj3Get", c_int, [c_void_p, c_int]),
         ("tj3DecompressHeader", c_int, [c_void_p, c_char_p, c_size_t]),
         ("tj3SetScalingFactor", c_int, [c_void_p, _Fraction]),
@@ -107,9 +112,16 @@ class _Handle:
         width, height, sampling = (self.library.tj3Get(self.pointer, p) for p in (_WIDTH, _HEIGHT, _SUBSAMPLING))
         return width, height, _BLOCK_WIDTH.get(sampling, 32)
 
+    def printed(self) -> bool:
+        """Whether the image of the last header is for four inks."""
+        return self.library.tj3Get(self.pointer, _COLORSPACE) in _PRINTED
+
     def check(self, code: int) -> None:
-        if code:
-            text = self.library.tj3GetErrorStr(self.pointer).decode()
+        """Raise what went wrong, but for what is harmless."""
+        if not code:
+            return
+        text = self.library.tj3GetErrorStr(self.pointer).decode()
+        if self.library.tj3GetErrorCode(self.pointer) != _WARNING or HARMLESS not in text:
             raise InvalidInput(f"this is not a JPEG image that can be decoded: {text}")
 
 
@@ -150,13 +162,18 @@ def decode(data: bytes, region: Region | None = None, *, at_least: int | None = 
     eighths = _scale(min(region.width, region.height), at_least)
     x, y, w, h = (value * eighths // 8 for value in (region.x, region.y, region.width, region.height))
     left = x - x % max(1, block * eighths // 8)
-    out = np.empty((max(1, h), max(1, w) + x - left, 3), np.uint8)
+    out = np.empty((max(1, h), max(1, w) + x - left, 4 if handle.printed() else 3), np.uint8)
     handle.check(handle.library.tj3SetScalingFactor(handle.pointer, _Fraction(1, 8 // eighths)))
     box = _Rectangle(left, y, out.shape[1], out.shape[0])
     handle.check(handle.library.tj3SetCroppingRegion(handle.pointer, box))
-    pixels = out.ctypes.data_as(POINTER(c_ubyte))
-    handle.check(handle.library.tj3Decompress8(handle.pointer, data, len(data), pixels, out.strides[0], _RGB))
-    return out[:, x - left :]
+    pixels, kind = out.ctypes.data_as(POINTER(c_ubyte)), _CMYK if handle.printed() else _RGB
+    handle.check(handle.library.tj3Decompress8(handle.pointer, data, len(data), pixels, out.strides[0], kind))
+    return of_inks(out[:, x - left :]) if handle.printed() else out[:, x - left :]
+
+
+def of_inks(pixels: Pixels) -> Pixels:
+    """Return colours of what four inks leave, (height, width, 3); JPEG files hold CMYK inverted, as Adobe writes it."""
+    return (pixels[..., :3].astype(np.uint16) * pixels[..., 3:] // 255).astype(np.uint8)
 
 
 def _scale(shorter: int, at_least: int | None) -> int:

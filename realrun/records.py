@@ -32,6 +32,9 @@ class Record:
     size: Bytes
     label: str
 
+    def __str__(self) -> str:
+        return f"{self.path}, {self.size} bytes from {self.offset}" if self.offset else str(self.path)
+
 
 def index(path: Path, *, workers: int = 4) -> list[Record]:
     """List the images of a folder, of a tar file, or of a folder of tar shards; shards are parsed in parallel.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from realrun.ranks import RankPool
 
 RANKS = 4
-MOST_PROBES = 3
+MOST_PROBES = 5
 BUSY = 1.0
 ITEM_BYTES = 4
 ALGORITHMS: Mapping[str, Mapping[str, Any]] = {

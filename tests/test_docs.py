@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = ("simnet", "realrun", "studies")
 RUN = "from simnet.cli.main import main; main()"
+# What the page's own measurement says where other work on the machine disturbed it; then it is made anew.
+UNREST = "the rows contradict each other"
 NEEDS_MORE = re.compile(r"realrun (lab|calibrate)|srun|torchrun|mpirun|closed-loop|--out /|cluster-job")
 
 
@@ -35,22 +37,32 @@ def pages_with_commands() -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", pages_with_commands(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_command_of_a_page_runs_in_order(page: Path, tmp_path: Path) -> None:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path}
-    ran = 0
-    for command in (c for block in console_blocks(page) for c in commands(block)):
-        if not command.startswith(PROGRAMS) or NEEDS_MORE.search(command):
-            continue
-        result = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert result.returncode == 0, f"{page.name}: $ {command}\n{result.stdout}{result.stderr}"
-        ran += 1
-    if not ran:
+    chosen = [command for block in console_blocks(page) for command in commands(block)]
+    chosen = [command for command in chosen if command.startswith(PROGRAMS) and not NEEDS_MORE.search(command)]
+    if not chosen:
         pytest.skip("all commands of this page need a cluster or root")
+    for attempt in range(1, 4):
+        failed = first_failure(chosen, tmp_path / str(attempt))
+        if UNREST not in failed:
+            break
+    assert not failed, f"{page.name}: {failed}"
+
+
+def first_failure(chosen: list[str], folder: Path) -> str:
+    """Run commands in a new folder; the first that fails with all it printed, or nothing."""
+    folder.mkdir()
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for command in chosen:
+        result = subprocess.run(
+            command, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        if result.returncode:
+            return f"$ {command}\n{result.stdout}{result.stderr}"
+    return ""
 
 
 def parts(block: str) -> list[list[str]]:

@@ -51,6 +51,38 @@ def test_grey_images_become_rgb() -> None:
     assert np.abs(decode(data).astype(int) - 77).max() <= 2
 
 
+@pytest.mark.parametrize("region", [Region(0, 0, 83, 61), Region(13, 17, 30, 20)])
+def test_images_for_four_inks_become_rgb(region: Region) -> None:
+    inks = np.random.default_rng(0).integers(0, 256, (61, 83, 4)).astype(np.uint8)
+    inks[..., 3] = 255  # no black: what is left is the colours themselves
+    data = simplejpeg.encode_jpeg(inks, colorspace="CMYK", quality=100)
+    found = decode(data, region)
+    assert np.array_equal(found, cut(data, region))
+    rows, columns = slice(region.y, region.y + region.height), slice(region.x, region.x + region.width)
+    assert np.abs(found.astype(int) - inks[rows, columns, :3]).mean() < 40  # colours are stored at half resolution
+
+
+def test_stray_bytes_are_passed_over_and_an_image_that_was_cut_is_refused() -> None:
+    data, part = _image("420"), Region(0, 0, 83, 61)
+    stray = data[:-2] + b"\0\0" + data[-2:]
+    for decoded in (decode, cut):
+        assert np.array_equal(decoded(stray, part), decode(data))
+        for end in (len(data) // 2, 20, 0):
+            with pytest.raises(InvalidInput, match="not a JPEG image"):
+                decoded(data[:end], part)
+
+
+@pytest.mark.parametrize("region", [True, False])
+def test_an_image_that_cannot_be_decoded_is_named(tmp_path: Path, region: bool) -> None:
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "fine.jpg").write_bytes(_image("420"))
+    (tmp_path / "1" / "a.jpg").write_bytes(b"\x89PNG and so on")
+    data = Images(tmp_path, augmentation=Augmentation(16, region=region), workers=1)
+    with pytest.raises(InvalidInput, match=r"1/a\.jpg: this is not a JPEG image .*; replace it or take it out"):
+        data.train(np.arange(data.num_train), epoch=0)
+
+
 def test_images_are_halved_while_they_keep_enough_pixels() -> None:
     data = next(iter(synthetic_images(1, width=400, height=300)))[0]
     assert decode(data, at_least=150).shape == (150, 200, 3)
