@@ -30,7 +30,8 @@ class Job:
 
     `framework` names a stack whose single-device speed is known ("mxnet-2018"), a framework ("mxnet") or any
     other word, which widens the interval. `recipe` is a published recipe by name, or empty. `model_options` go to the
-    builder of the layer table, such as another resolution or sequence length.
+    builder of the layer table, such as another resolution or sequence length. `layer_times` is a file that
+    `realrun probe --model` wrote on such a device: its times take the place of those that are known of the framework.
     """
 
     cluster: str
@@ -42,6 +43,7 @@ class Job:
     recipe: str = ""
     accumulation: int = 1
     model_options: Mapping[str, Option] = field(default_factory=dict, hash=False)
+    layer_times: str = ""
 
 
 @dataclass(frozen=True, slots=True)

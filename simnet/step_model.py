@@ -32,6 +32,7 @@ from simnet.errors import InvalidInput
 from simnet.exchange import SIGMAS, Prices, price, scaled
 from simnet.hardware import Cluster, Device
 from simnet.image_input import batch_interval, slow_stage
+from simnet.measured_layers import LayerTimes, read_layer_times
 from simnet.profile_prices import NCCL, price_nccl, profile_of
 from simnet.results import Profile
 from simnet.scenario import Scenario
@@ -123,6 +124,10 @@ class StepModel:
         cluster = load_cluster(scenario.job.cluster, catalog)
         self.cluster: Cluster = scaled(cluster, scenario.bandwidth, scenario.latency)
         self.device: Device = self.cluster.node.device
+        times = scenario.job.layer_times
+        self.measured: LayerTimes | None = read_layer_times(times) if times else None
+        if self.measured is not None:
+            self.measured.require(scenario.job.model, scenario.job.precision)
         self.model: Model = load_model(scenario.job.model, catalog, **scenario.job.model_options)
         self.inputs = Inputs(scenario.seed, scenario.draws)
         self._priced: dict[tuple[int, tuple[float, ...]], Prices] = {}
@@ -180,6 +185,8 @@ class StepModel:
     def efficiency(self) -> compute.Efficiency:
         """Constants of the compute profile for this device, framework, precision and model."""
         job = self.scenario.job
+        if self.measured is not None:
+            return self.measured.efficiency
         return compute.efficiency(self.profile, self.device, job.framework, job.precision, job.model)
 
     @cached_property
@@ -192,6 +199,9 @@ class StepModel:
     def passes(self) -> tuple[FloatArray, FloatArray, Seconds]:
         """Forward and backward time of each layer, each (num_layers,), and time of the update, s."""
         found, bound = self.efficiency, self.roofline
+        if self.measured is not None:
+            forward, backward, update = self.measured.passes(self.model, bound, self.scenario.job.per_device_batch)
+            return forward, backward, update + self._extra().value
         forward = bound.forward / found.efficiency + bound.forward_kernels * found.launch
         backward = bound.backward / found.efficiency + bound.backward_kernels * found.launch
         return (
@@ -207,7 +217,7 @@ class StepModel:
         that takes depends on an implementation that nobody published: from plain launches for the weights alone
         (biases and batch norm have no trust ratio) to the framework's own overhead for every tensor.
         """
-        optimizer, launch = self.scenario.optimizer, self.efficiency.launch
+        optimizer, launch = self.scenario.optimizer, self.efficiency.launch or KERNEL_LAUNCH
         pass_ = self.model.num_parameters * compute.MASTER_BYTES / self.device.memory_bandwidth.value
         read = (LARS_STREAMS * optimizer.lars + optimizer.loss_scaling) * pass_
         tensors = self.model.parameters

@@ -24,6 +24,9 @@ Dtype = Annotated[str, typer.Option(help="float, double, half, bfloat16, int8, .
 Profile = Annotated[
     str | None, typer.Option(help="What `simnet calibrate` wrote, in place of the scenario's cost model.")
 ]
+LayerTimes = Annotated[
+    str | None, typer.Option(help="What `realrun probe --model` wrote on such a device, in place of known speeds.")
+]
 Catalog = Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")]
 
 Nics = Annotated[int | None, typer.Option(help="NICs of a node; with --nic-bandwidth and --inside, NCCL's model.")]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simnet.cli.options import Profile
+from simnet.cli.options import LayerTimes, Profile
 
 if TYPE_CHECKING:
     from simnet.prediction import RunPrediction
@@ -18,6 +18,7 @@ def command(
     *,
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
     profile: Profile = None,
+    layer_times: LayerTimes = None,
     devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
     accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
     base: Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")] = None,
@@ -41,6 +42,7 @@ def command(
 
     asked = load_scenario(scenario, catalog)
     asked = asked if profile is None else with_profile(asked, profile)
+    asked = asked if layer_times is None else asked.with_job(layer_times=layer_times)
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
     asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
     model = StepModel(asked, catalog=catalog)

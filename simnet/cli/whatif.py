@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simnet.cli.options import Profile
+from simnet.cli.options import LayerTimes, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,8 +18,10 @@ def command(
     changes: Annotated[
         list[str], typer.Argument(help='Changes such as "inter-node bandwidth x2" or "gradients fp16".')
     ],
+    *,
     scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
     profile: Profile = None,
+    layer_times: LayerTimes = None,
     catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
@@ -32,6 +34,7 @@ def command(
 
     asked = load_scenario(scenario, catalog)
     asked = asked if profile is None else with_profile(asked, profile)
+    asked = asked if layer_times is None else asked.with_job(layer_times=layer_times)
     rows = whatif(asked, [parse_change(text) for text in changes], catalog=catalog)
     if json:
         print_json(row.row() for row in rows)
