@@ -107,13 +107,13 @@ def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, old: str, new: s
     assert "devices/mine.toml" in str(refusal.value)
 
 
-def test_unknown_names_are_refused_with_those_there_are() -> None:
+def test_unknown_names_are_refused_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="unknown cluster 'abcy'; choose one of abci"):
         catalog.load_cluster("abcy")
     with pytest.raises(InvalidInput, match="unknown device"):
         catalog.load_device("v100")
     with pytest.raises(InvalidInput, match="is no folder"):
-        catalog.devices("/nonexistent")
+        catalog.devices(tmp_path / "none")
     with pytest.raises(InvalidInput, match="no cluster file"):
         catalog.load_cluster("missing.toml")
 
