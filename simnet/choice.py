@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +28,12 @@ TRIED_TRANSFERS, TRIED_STEP = 4_000_000, 65_536
 A step of one transfer per rank and direction is never too long.
 """
 
+UNTRIED = "more than a choice over all algorithms takes time for; ask for it by name"
+
 FOLDED_ITEMS = 16
 
-BISECTIONS = 12
+ROUNDS, SECTIONS = 3, 16
+"""A crossover is looked for among so many sections of the sizes between two rows, then of the section it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,8 @@ def choose(
         for i in range(times.shape[1])
     ]
 
-    def time(candidate: int, size: Bytes) -> float:
-        return _timed(site, candidates[candidate], size, dtype, cost or AlphaBeta())[0].time_s
+    def time(candidate: int, sizes: list[Bytes]) -> list[float]:
+        return [row.time_s for row in _timed(site, candidates[candidate], sizes, dtype, cost or AlphaBeta())]
 
     crossings = [
         Crossover(
@@ -116,8 +118,10 @@ def _candidates(site: Site, kind: Kind, refused: dict[str, str], only: Sequence[
             except (Unsupported, InvalidInput) as error:
                 refused[label] = str(error)
                 continue
-            if _too_large(schedule):
-                refused[label] = "more messages than a choice over all algorithms has time for; ask for it by name"
+            if too_large := _too_large(schedule):
+                refused[label] = (
+                    f"{too_large}, more than a choice over all algorithms takes time for; ask for it by name"
+                )
                 continue
             yield Candidate(label, schedule)
 
@@ -129,17 +133,19 @@ def _grids(site: Site, takes_grid: bool) -> list[Grid | None]:
     return [None, (row, n // row)] if by_node else [None]
 
 
-def _too_large(schedule: Schedule) -> bool:
-    """Few items stand for many steps quickly; many items, or a step of all pairs, take their time."""
-    lengths, longest = list[int](), max(TRIED_STEP, 2 * schedule.world_size)
+def _too_large(schedule: Schedule) -> str:
+    """Say what is too much, if anything: few items stand for many steps quickly, a step of all pairs takes its time."""
+    num_items, longest = 0, max(TRIED_STEP, 2 * schedule.world_size)
     for item in islice(schedule.steps(), FOLDED_ITEMS + 1):
-        lengths.append(len(repeated(item)[0]))
-        if lengths[-1] > longest:
-            return True
+        num_items += 1
+        length = len(repeated(item)[0])
+        if length > longest:
+            return f"{length:,} messages in a step, {UNTRIED}"
     try:
-        return len(lengths) > FOLDED_ITEMS and num_transfers(schedule) > TRIED_TRANSFERS
-    except Unsupported:
-        return True
+        total = num_transfers(schedule) if num_items > FOLDED_ITEMS else 0
+        return f"{total:,} messages, {UNTRIED}" if total > TRIED_TRANSFERS else ""
+    except Unsupported as error:
+        return str(error)
 
 
 def _timed(
@@ -157,12 +163,16 @@ def _winner(rows: list[CollectivePrediction], labels: list[str], order: npt.NDAr
     return row if len(order) < 2 else replace(row, runner_up=labels[1], runner_up_s=rows[order[1]].time_s)
 
 
-def _crossing(time: Callable[[int, Bytes], float], pair: list[int], sizes: list[Bytes]) -> Bytes:
-    """Size at which the second of a pair becomes the faster, between two sizes, by bisection."""
+def _crossing(time: Callable[[int, list[Bytes]], list[float]], pair: list[int], sizes: list[Bytes]) -> Bytes:
+    """Size at which the second of a pair becomes the faster, between two sizes, narrowed down round by round."""
     low, high = sizes
-    for _ in range(BISECTIONS):
-        middle = int(sqrt(max(low, 1) * high))
-        if not low < middle < high:
+    for _ in range(ROUNDS):
+        between = np.unique(np.geomspace(max(low, 1), high, SECTIONS + 1)[1:-1].astype(np.int64)).tolist()
+        between = [size for size in between if low < size < high]
+        if not between:
             break
-        low, high = (middle, high) if time(pair[0], middle) <= time(pair[1], middle) else (low, middle)
+        before, after = (time(candidate, between) for candidate in pair)
+        faster = [size for size, a, b in zip(between, before, after, strict=True) if b < a]
+        high = min(faster, default=high)
+        low = max((size for size in between if size < high), default=low)
     return high

@@ -164,7 +164,8 @@ def _timed(
     timed: list[Estimate] = []
     for paths, price, gamma in runs:
         timed.append(engines.run(
-            schedule, np.array(counts), paths, price, engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma
+            schedule, np.array(counts), paths, price,
+            engine=engine, itemsize=ITEM_SIZES[dtype], gamma=gamma, bracket=not timed,
         ))  # fmt: skip
         if not np.all(timed[0].exact):
             engine = engines.Engine.ESTIMATE

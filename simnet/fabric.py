@@ -6,10 +6,10 @@ a vertex. Everything that several messages can share (a PCIe link, a NIC, an upl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +21,30 @@ from simnet.units import BytesPerSecond, Seconds
 if TYPE_CHECKING:
     import networkx as nx
 
+IntArray = npt.NDArray[np.int64]
+
 Vertex = str
 Router = Callable[["nx.DiGraph[Vertex]", Vertex, Vertex], list[Vertex]]
 ClosedForm = Callable[[Vertex, Vertex], list[Vertex]]
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A stretch of many messages' ways, worked out once for all that share its key.
+
+    key : of every message, (num_messages,); below 0 for those that do without
+    vertices : of a message's stretch, given its row
+    """
+
+    key: IntArray
+    vertices: Callable[[int], Sequence[Vertex]]
+
+
+Legs = Callable[[Sequence[Vertex], IntArray, IntArray], Sequence[Leg]]
+
+
+MANY_MESSAGES = 512
+"""So many messages are worth looking for stretches that several share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +69,17 @@ class Fabric:
     router : gives the vertices from source to destination, both included; default is the shortest
         path by links, the same one every time.
     closed_form : the same without the graph, for fabrics of thousands of devices; goes before router.
+    legs : the same for many messages at once, cut where ways of different messages join; given vertices, and of
+        each message the places of its source and destination among them.
     """
 
     def __init__(
-        self, links: Iterable[Link], *, router: Router | None = None, closed_form: ClosedForm | None = None
+        self,
+        links: Iterable[Link],
+        *,
+        router: Router | None = None,
+        closed_form: ClosedForm | None = None,
+        legs: Legs | None = None,
     ) -> None:
         self.links: tuple[Link, ...] = tuple(links)
         self._index: dict[tuple[Vertex, Vertex], int] = {}
@@ -60,6 +88,7 @@ class Fabric:
             self._index[link.src, link.dst] = index
         searching = router or shortest_path
         self._path: ClosedForm = closed_form or (lambda src, dst: searching(self.graph, src, dst))
+        self._legs = legs
         self._routes: dict[tuple[Vertex, Vertex], tuple[int, ...]] = {}
 
     @cached_property
@@ -97,7 +126,7 @@ class Fabric:
                 raise InvalidInput(f"the fabric has no link {src} -> {dst}; {self._nearby(src, dst)}")
             index = self._index[src, dst]
             links[index] = replace(links[index], bandwidth=links[index].bandwidth / factor)
-        return Fabric(links, closed_form=self._path)
+        return Fabric(links, closed_form=self._path, legs=self._legs)
 
     def _nearby(self, src: Vertex, dst: Vertex) -> str:
         """What there is at either end, in words."""
@@ -117,6 +146,70 @@ class Fabric:
             vertices = self._path(src, dst)
             self._routes[key] = tuple(self._index[hop] for hop in pairwise(vertices))
         return self._routes[key]
+
+    def routes(self, vertices: Sequence[Vertex], src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
+        """Links of many messages, from vertices[src[i]] to vertices[dst[i]], one after the other in `second`.
+
+        Those of message i are second[first[i] : first[i + 1]].
+        """
+        if self._legs is not None and len(src) >= MANY_MESSAGES:
+            return _joined([self._leg(leg) for leg in self._legs(vertices, src, dst)], len(src))
+        found = [self.route(vertices[a], vertices[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
+        first = np.concatenate([[0], np.cumsum([len(links) for links in found])]).astype(np.int64)
+        return first, np.fromiter(chain.from_iterable(found), np.int64, int(first[-1]))
+
+    def _leg(self, leg: Leg) -> _Stretch:
+        rows = np.flatnonzero(leg.key >= 0)
+        example, way = _examples(leg.key[rows])
+        ways = [[self._index[hop] for hop in pairwise(leg.vertices(row))] for row in rows[example].tolist()]
+        return _Stretch(rows, way, ways)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Links on a stretch: message rows[k] takes ways[way[k]]."""
+
+    rows: IntArray
+    way: IntArray
+    ways: list[list[int]]
+
+    @property
+    def length(self) -> IntArray:
+        """Links on each way, (num_ways,)."""
+        return np.array([len(way) for way in self.ways], np.int64)
+
+
+def _examples(key: IntArray) -> tuple[IntArray, IntArray]:
+    """Place of one example of each different key, and which of those each key is like."""
+    if int(key.max(initial=0)) > 8 * len(key):
+        _, example, like = np.unique(key, return_index=True, return_inverse=True)
+        return example, like.reshape(-1)
+    last = np.full(int(key.max(initial=-1)) + 1, -1)
+    last[key] = np.arange(len(key))
+    used = np.flatnonzero(last >= 0)
+    number = np.empty_like(last)
+    number[used] = np.arange(len(used))
+    return last[used], number[key]
+
+
+def _joined(stretches: Sequence[_Stretch], num_messages: int) -> tuple[IntArray, IntArray]:
+    """Put the stretches of every message one behind the other."""
+    first = np.zeros(num_messages + 1, np.int64)
+    for stretch in stretches:
+        first[1 + stretch.rows] += stretch.length[stretch.way]
+    np.cumsum(first, out=first)
+    links, place = np.empty(int(first[-1]), np.int64), first[:-1].copy()
+    for stretch in stretches:
+        length = stretch.length
+        table = np.zeros((len(length), int(length.max(initial=0))), np.int64)
+        for row, way in zip(table, stretch.ways, strict=True):
+            row[: len(way)] = way
+        for hop in range(table.shape[1]):
+            still = length[stretch.way] > hop
+            rows = stretch.rows[still]
+            links[place[rows] + hop] = table[stretch.way[still], hop]
+        place[stretch.rows] += length[stretch.way]
+    return first, links
 
 
 def _require_link(link: Link, index: dict[tuple[Vertex, Vertex], int]) -> None:

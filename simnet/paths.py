@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -128,10 +127,7 @@ class FabricPaths:
         return self._kept[key]
 
     def _routes(self, src: IntArray, dst: IntArray) -> Routes:
-        vertices, route = self.placement.vertices, self.fabric.route
-        found = [route(vertices[a], vertices[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
-        first = np.concatenate([[0], np.cumsum([len(links) for links in found])]).astype(np.int64)
-        return Routes(first, np.fromiter(chain.from_iterable(found), np.int64, int(first[-1])))
+        return Routes(*self.fabric.routes(self.placement.vertices, src, dst))
 
 
 def link_name(paths: Paths, link: int) -> str:

@@ -8,11 +8,11 @@ beside it can never fill it. What remains is *contended*.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simnet.interpreters.messages import BoolArray, distinct, messages, repeated
+from simnet.interpreters.messages import BoolArray, distinct, messages, repeated, rising
 from simnet.paths import FloatArray, Paths, Routes, UniformPaths
 from simnet.schedule import IntArray, Schedule
 
@@ -65,7 +65,8 @@ def contended_links(
     widths = widths or Widths.of(paths.link_bandwidth)
     uses = _all_uses(groups, paths, reverse=reverse)
     contended = ~_serial(uses, len(widths.least), eager=eager)
-    if not reverse:
+    if not reverse and contended.any():
+        uses = uses.on(contended)
         contended &= ~_never_full(widths, uses, contended)
         contended &= ~_doubles(widths, uses, contended)
     return contended
@@ -97,55 +98,77 @@ def _mark_channels(used_by: IntArray, rank: IntArray, channel: IntArray) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """Every (message, link) pair of all groups, sorted by link; a message here is a (src, dst, channel).
+    """Every (message, link) pair of all groups; a message here is a (src, dst, channel).
 
-    src_end, dst_end : lane, rank and channel as one number
+    row : of the message, each (num_pairs,)
+    message, src_end, dst_end : a number for each message, and for each rank and channel it leaves and enters, with
+        the lane, each (num_messages,)
     most : per link, the most messages of one step, (num_links,)
     """
 
     link: IntArray
+    row: IntArray
+    before: IntArray
+    after: IntArray
     message: IntArray
     src_end: IntArray
     dst_end: IntArray
-    before: IntArray
-    after: IntArray
     most: IntArray
+
+    def on(self, links: BoolArray) -> _Uses:
+        """Uses of some links alone, (num_links,), sorted by link."""
+        pairs = np.flatnonzero(links[self.link])
+        pairs = pairs[rising(self.link[pairs])]
+        link, row, before, after = (column[pairs] for column in (self.link, self.row, self.before, self.after))
+        return replace(self, link=link, row=row, before=before, after=after)
 
 
 def _all_uses(groups: Sequence[Group], paths: Paths, *, reverse: bool) -> _Uses:
     num_links = len(paths.link_bandwidth)
     most = np.zeros(num_links, np.int64)
-    parts: list[tuple[IntArray, ...]] = []
+    pairs: list[tuple[IntArray, ...]] = []
+    rows: list[tuple[IntArray, ...]] = []
     channels = max(group.schedule.num_channels for group in groups)
-    for number, group in enumerate(groups):
+    for group in groups:
         triples = _triples(group, paths, most, reverse=reverse)
         pair, channel = np.divmod(triples, group.schedule.num_channels)
         src, dst = np.divmod(pair, paths.world_size)
         base = group.lane * paths.world_size * channels
+        number, first = len(rows), sum(len(row[0]) for row in rows)
         message = triples + number * paths.world_size**2 * channels
+        rows.append((message, *(base + rank * channels + channel for rank in (src, dst))))
         for routes in _ways(paths, src, dst, reverse=reverse):
             row, link, before, after = _entries(routes)
-            ends = ((base + rank * channels + channel)[row] for rank in (src, dst))
-            parts.append((link, message[row], *ends, before, after))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    link, message, src_end, dst_end, before, after = (column[order] for column in columns)
-    return _Uses(link, message, src_end, dst_end, before, after, most)
+            pairs.append((link, row + first, before, after))
+    link, row, before, after = (_joined(column) for column in zip(*pairs, strict=True))
+    message, src_end, dst_end = (_joined(column) for column in zip(*rows, strict=True))
+    return _Uses(link, row, before, after, message, src_end, dst_end, most)
+
+
+def _joined(columns: Sequence[IntArray]) -> IntArray:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def _triples(group: Group, paths: Paths, most: IntArray, *, reverse: bool) -> IntArray:
     """Distinct (src, dst, channel) of a group as numbers; raises `most` to the messages per link of its steps."""
-    found_all = [np.zeros(0, np.int64)]
+    found_all: list[IntArray] = []
     for item in group.schedule.steps():
         found = messages(repeated(item)[0], group.schedule)
-        if len(found):
-            src, dst = group.place(found.src), group.place(found.dst)
-            ways = _ways(paths, src, dst, reverse=reverse)
-            links = np.concatenate([routes.links for routes in ways])
-            np.maximum(most, np.bincount(links, minlength=len(most)), out=most)
-            key = (src * paths.world_size + dst) * group.schedule.num_channels + found.channel
-            found_all.append(np.unique(key))
-    return np.unique(np.concatenate(found_all))
+        src, dst = group.place(found.src), group.place(found.dst)
+        key = (src * paths.world_size + dst) * group.schedule.num_channels + found.channel
+        if len(found) and not (found_all and np.array_equal(key, found_all[-1])):
+            for_all = [routes.links for routes in _ways(paths, src, dst, reverse=reverse)]
+            np.maximum(most, sum(np.bincount(links, minlength=len(most)) for links in for_all), out=most)
+            found_all.append(key)
+    if len(found_all) == 1:
+        return found_all[0]
+    return _each_once(np.concatenate([np.zeros(0, np.int64), *found_all]))
+
+
+def _each_once(values: IntArray) -> IntArray:
+    """Different values, rising; sorting is many times as quick as the hash table of np.unique."""
+    known = np.sort(values)
+    return known[np.concatenate([[True], known[1:] != known[:-1]])] if len(known) else known
 
 
 def _ways(paths: Paths, src: IntArray, dst: IntArray, *, reverse: bool) -> list[Routes]:
@@ -156,12 +179,11 @@ def _ways(paths: Paths, src: IntArray, dst: IntArray, *, reverse: bool) -> list[
 
 def _serial(uses: _Uses, num_links: int, *, eager: bool) -> BoolArray:
     """Links that carry one message at a time, by the program order of one end or because one message uses them."""
-    serial = np.bincount(uses.link, minlength=num_links) <= 1
-    if len(uses.link):
-        links = np.unique(uses.link)
-        one_end = _one_end(uses.link, uses.src_end)
-        serial[links] |= (one_end if eager else one_end | _one_end(uses.link, uses.dst_end)) & (uses.most[links] <= 1)
-    return serial
+    alone = np.bincount(uses.link, minlength=num_links) <= 1
+    one_end = _one_end(uses, uses.src_end, num_links)
+    if not eager:
+        one_end |= _one_end(uses, uses.dst_end, num_links)
+    return alone | (one_end & (uses.most <= 1))
 
 
 def _entries(routes: Routes) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -175,9 +197,13 @@ def _entries(routes: Routes) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     return message, routes.links, before, after
 
 
-def _one_end(link: IntArray, end: IntArray) -> BoolArray:
-    starts = np.flatnonzero(np.concatenate([[True], link[1:] != link[:-1]]))
-    return np.minimum.reduceat(end, starts) == np.maximum.reduceat(end, starts)
+def _one_end(uses: _Uses, end: IntArray, num_links: int) -> BoolArray:
+    """Links whose messages all have the same end."""
+    least, largest = np.full(num_links, np.iinfo(np.int64).max), np.full(num_links, -1)
+    ends = end[uses.row]
+    np.minimum.at(least, uses.link, ends)
+    np.maximum.at(largest, uses.link, ends)
+    return least == largest
 
 
 def _never_full(widths: Widths, uses: _Uses, contended: BoolArray) -> BoolArray:
@@ -192,11 +218,20 @@ def _never_full(widths: Widths, uses: _Uses, contended: BoolArray) -> BoolArray:
     for link in candidates[np.argsort(-least[candidates], kind="stable")].tolist():
         rows = _rows(uses, link)
         for beside in (uses.before[rows], uses.after[rows]):
-            near = np.unique(beside)
+            near = _different(beside, len(out))
             if near[0] >= 0 and not out[near].any() and largest[near].sum() <= least[link] * (1 + 1e-12):
                 out[link] = True
                 break
     return out
+
+
+def _different(links: IntArray, num_links: int) -> IntArray:
+    """Links that occur, -1 for none among them, rising."""
+    if len(links) < num_links // 8:
+        return np.unique(links)
+    seen = np.zeros(num_links + 1, bool)
+    seen[links + 1] = True
+    return np.flatnonzero(seen) - 1
 
 
 def _doubles(widths: Widths, uses: _Uses, contended: BoolArray) -> BoolArray:
@@ -205,7 +240,7 @@ def _doubles(widths: Widths, uses: _Uses, contended: BoolArray) -> BoolArray:
     narrowest: dict[bytes, int] = {}
     candidates = np.flatnonzero(contended)
     for link in candidates[np.argsort(widths.largest[candidates], kind="stable")].tolist():
-        key = np.sort(uses.message[_rows(uses, link)]).tobytes()
+        key = np.sort(uses.message[uses.row[_rows(uses, link)]]).tobytes()
         kept = narrowest.setdefault(key, link)
         out[link] = kept != link and widths.largest[kept] <= widths.least[link]
     return out

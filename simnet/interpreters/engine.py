@@ -45,6 +45,7 @@ def run(
     gamma: float | npt.ArrayLike = 0.0,
     starts: npt.ArrayLike | None = None,
     draws: LinkDraws | None = None,
+    bracket: bool = True,
 ) -> Estimate:
     """Time a schedule; parameters as for `estimate`.
 
@@ -62,8 +63,9 @@ def run(
             raise Unsupported("simulate takes no draws of link parameters; build paths of each draw, or use estimate")
         return _simulate(schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts)
     timed = estimate(
-        schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, draws=draws, static_share=True
-    )
+        schedule, count, paths, cost,
+        itemsize=itemsize, gamma=gamma, starts=starts, draws=draws, static_share=True, bracket=bracket,
+    )  # fmt: skip
     affordable = num_transfers(schedule) * int(np.sum(~np.atleast_1d(timed.exact))) <= SIMULATED_MESSAGES
     if engine == Engine.ESTIMATE or draws is not None or np.all(timed.exact) or not affordable:
         return timed

@@ -20,15 +20,18 @@ from simnet.interpreters.cycles import LEAST_TIMES, Layout, walk_cycles
 from simnet.interpreters.fold import walk_alike
 from simnet.interpreters.lockstep import Lockstep
 from simnet.interpreters.maxplus import walk
-from simnet.interpreters.messages import BoolArray, Sizes, element_counts, num_transfers, remember
+from simnet.interpreters.messages import BoolArray, Extent, Sizes, element_counts, extent, remember
 from simnet.interpreters.network import INSTANT
-from simnet.interpreters.stages import LinkDraws, Setting, Sharing, flows_back, may_be_eager, stages
+from simnet.interpreters.stages import LinkDraws, Patterns, Setting, Sharing, flows_back, may_be_eager, stages
 from simnet.paths import FloatArray, Paths
 from simnet.results import Bracket, Estimate
 from simnet.schedule import IntArray, Schedule
 
-CACHED_CLOCKS = 2**14
-"""Clocks that are advanced together; more columns of a batch go in several passes, each within the cache."""
+CACHED_CLOCKS, STEPPED_MESSAGES = 2**14, 2**22
+"""Clocks, or messages of a step, that are advanced together; more columns of a batch go in several passes.
+
+Where steps repeat, a pass stays within the cache; elsewhere making a step ready takes longer than taking it.
+"""
 
 STEPPED_TRANSFERS = 2**31
 """Schedules of more transfers, with uneven chunks or starts, are bracketed and not stepped through."""
@@ -66,9 +69,8 @@ def estimate(
     Unsupported : ranks out of step share a link and static_share was not asked for, use `simulate`; or the
         schedule has too many messages to list them.
     """
-    stepped = num_transfers(schedule) <= STEPPED_TRANSFERS
-    case = _Case.of(remember(schedule), count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, draws=draws)
-    if not stepped and not case.alike:
+    case = _Case.of(schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, starts=starts, draws=draws)
+    if case.extent.transfers > STEPPED_TRANSFERS and not case.alike:
         return _enclosed(case)
     finished, exact, reason = _run(case)
     if not exact.all() and not static_share:
@@ -88,6 +90,7 @@ class _Case:
     """
 
     setting: Setting
+    extent: Extent
     counts: tuple[int, ...]
     starts: FloatArray
     axis: bool
@@ -105,6 +108,7 @@ class _Case:
         starts: npt.ArrayLike | None,
         draws: LinkDraws | None,
     ) -> _Case:
+        size, schedule = extent(schedule), remember(schedule)
         counts, many = element_counts(count)
         n = schedule.world_size
         if paths.world_size != n:
@@ -119,7 +123,7 @@ class _Case:
             _contended(schedule, paths, cost, draws), draws,
         )  # fmt: skip
         axis = many or draws is not None or (starts is not None and np.ndim(starts) == 2)
-        return cls(setting, counts, np.ascontiguousarray(np.broadcast_to(table, (batch, n)).T), axis)
+        return cls(setting, size, counts, np.ascontiguousarray(np.broadcast_to(table, (batch, n)).T), axis)
 
     @property
     def schedule(self) -> Schedule:
@@ -143,7 +147,9 @@ class _Case:
     def pieces(self) -> Iterator[IntArray]:
         """Columns that are timed together: no uneven sizes among even ones, and few enough for the cache."""
         even = self.even
-        most = max(1, CACHED_CLOCKS // (self.schedule.world_size * self.schedule.num_channels))
+        lanes = self.schedule.world_size * self.schedule.num_channels
+        longest = max(lanes, self.extent.longest)
+        most = max(1, CACHED_CLOCKS // lanes if self.extent.folded else STEPPED_MESSAGES // longest)
         for columns in (np.flatnonzero(even), np.flatnonzero(~even)):
             yield from (columns[i : i + most] for i in range(0, len(columns), most))
 
@@ -151,16 +157,16 @@ class _Case:
         """The case of some columns."""
         setting, starts = self.piece(columns)
         counts = self.counts if len(self.counts) == 1 else tuple(self.counts[i] for i in columns.tolist())
-        return _Case(setting, counts, starts, self.axis)
+        return _Case(setting, self.extent, counts, starts, self.axis)
 
     def piece(self, columns: IntArray) -> tuple[Setting, FloatArray]:
         """Setting and starts of some columns."""
         counts = self.counts if len(self.counts) == 1 else tuple(self.counts[i] for i in columns.tolist())
-        draws = self.setting.draws
+        setting = replace(self.setting, sizes=Sizes.of(self.schedule, counts))
+        draws = setting.draws
         if draws is not None and len(draws.bandwidth) > 1:
-            draws = draws.block(columns)
-        sizes = Sizes.of(self.schedule, counts)
-        return replace(self.setting, sizes=sizes, draws=draws), self.starts[:, columns]
+            setting = replace(setting, draws=draws.block(columns), patterns=Patterns())
+        return setting, self.starts[:, columns]
 
 
 def _starts(n: int, starts: npt.ArrayLike | None) -> FloatArray:
@@ -197,7 +203,8 @@ def _run(case: _Case, *, fast: bool = True) -> tuple[FloatArray, BoolArray, str]
 def _run_piece(setting: Setting, starts: FloatArray, *, fast: bool) -> tuple[FloatArray, Lockstep]:
     channels = setting.schedule.num_channels
     clock = np.repeat(starts, channels, axis=0)
-    lockstep = Lockstep(len(setting.contended) if setting.contended.any() else 0, clock.shape[1])
+    matters = setting.sharing is Sharing.FAIR and setting.contended.any()
+    lockstep = Lockstep(len(setting.contended) if matters else 0, clock.shape[1])
     fast = fast and not may_be_eager(setting.cost)
     for stage in stages(setting):
         lockstep.enter(stage)
@@ -259,7 +266,7 @@ def _fullest(case: _Case) -> FloatArray:
     setting, starts = case.piece(np.arange(case.batch))
     carried = np.zeros((len(setting.contended), case.batch))
     for stage in stages(setting):
-        wire = stage.price_of(setting.sizes.floor(stage.step)).wire_bytes
+        wire = stage.wire_bytes(setting.sizes.floor(stage.step))
         rows = np.broadcast_to(stage.times * wire, (len(stage.found), case.batch))
         data = stage.loads.weight[:, 0] > 0
         np.add.at(carried, stage.loads.link[data], rows[stage.loads.flow[data]])

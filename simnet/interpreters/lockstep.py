@@ -19,7 +19,7 @@ OUT_OF_STEP = "share links but are out of step or carry different sizes"
 
 
 class Lockstep:
-    """Watch the contended links of a schedule, stage by stage.
+    """Watch the contended links of a schedule, stage by stage; without links it watches nothing.
 
     Attributes
     ----------
@@ -33,22 +33,21 @@ class Lockstep:
         self.reason = ""
         self._busy = np.zeros((num_links, batch))
         self.pairs: tuple[IntArray, IntArray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        self._component: IntArray = np.zeros(0, np.int64)
         self._loads: Incidence | None = None
 
     @property
     def watches(self) -> bool:
-        """Whether the present stage has messages on contended links."""
+        """Whether the present stage has messages on contended links, and it is still open what they mean."""
         return self._loads is not None
 
     def enter(self, stage: Stage) -> None:
         """Take up a stage: the connected components of its flows."""
-        self._loads = stage.loads if len(stage.loads.flow) else None
+        matters = len(stage.loads.flow) > 0 and len(self._busy) > 0 and bool(self.holds.any())
+        self._loads = stage.loads if matters else None
         if self._loads is not None:
-            self._component = stage.pattern.component
-            together = np.unique(stage.loads.flow)
-            together = together[self._component[together] != together]
-            self.pairs = (together, self._component[together])
+            component = stage.pattern.component
+            together = np.flatnonzero(component != np.arange(len(component)))
+            self.pairs = (together, component[together])
 
     def watch(self, stage: Stage, price: Price, start: FloatArray) -> None:
         """Look at the messages of one repetition, which start at these times, s, (num_messages, batch)."""
@@ -60,11 +59,13 @@ class Lockstep:
             for part in (np.isfinite(price.cost), price.delay, price.wire, price.wire_bytes)
         )
         wire_start = start + delay
-        first = self._component[flow]
-        apart = np.abs(wire_start[flow] - wire_start[first]) > INSTANT * wire_start[first]
-        apart |= carried[flow] != carried[first]
-        apart &= sent[flow] | sent[first]
-        self._note(stage, flow, apart, OUT_OF_STEP)
+        one, first = self.pairs
+        apart = np.abs(wire_start[one] - wire_start[first]) > INSTANT * wire_start[first]
+        apart |= carried[one] != carried[first]
+        apart &= sent[one] | sent[first]
+        self._note(stage, one, apart, OUT_OF_STEP)
+        if not self.holds.any():
+            return
         early = sent[flow] & (wire_start[flow] < self._busy[link] * (1 - INSTANT))
         self._note(stage, flow, early, "start while earlier messages are still on their links")
         ends = np.where(sent, wire_start + wire, 0.0)

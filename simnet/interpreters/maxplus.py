@@ -34,7 +34,7 @@ def finish(stage: Stage, price: Price, clock: FloatArray, start: FloatArray) -> 
     """Move the clocks of all lanes that take part to the end of their messages, in place."""
     over, touch = start + price.cost, stage.pattern.touch
     if price.eager is None:
-        ends = over[touch.order % len(over)]
+        ends = over[touch.message]
     else:
         arrived = start + (price.cost - price.gamma)
         ready = np.where(np.isfinite(price.cost), clock[stage.dst_lane], -np.inf)

@@ -60,6 +60,12 @@ def distinct(values: IntArray, size: int) -> bool:
     return int(np.count_nonzero(seen)) == len(values)
 
 
+def rising(values: IntArray) -> IntArray:
+    """Places of values of 0 or more from the least to the largest, equal ones in their order; quick below 2**16."""
+    narrow = values.astype(np.uint16) if int(values.max(initial=0)) < 2**16 else values
+    return np.argsort(narrow, kind="stable")
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Elements of chunks, for one or many buffer sizes at once.
@@ -138,6 +144,15 @@ ITEM_WORK, CROWDED_WORK = 1024, 16
 """What an item takes whatever its length, and at most a transfer among others of its rank, in transfers alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Transfers of a schedule, every `Repeat` unrolled, and of its longest step; and whether it has a `Repeat`."""
+
+    transfers: int
+    longest: int
+    folded: bool
+
+
 def num_transfers(schedule: Schedule) -> int:
     """Transfers of a schedule, every `Repeat` unrolled: an upper bound of its messages.
 
@@ -145,16 +160,27 @@ def num_transfers(schedule: Schedule) -> int:
     ------
     Unsupported : they are too many to list, as all pairs of many ranks are.
     """
-    total = work = 0
+    return extent(schedule).transfers
+
+
+def extent(schedule: Schedule) -> Extent:
+    """Count the transfers of a schedule.
+
+    Raises
+    ------
+    Unsupported : they are too many to list, as all pairs of many ranks are.
+    """
+    total = work = longest = most_times = 0
     for step, times in map(repeated, schedule.steps()):
         total += len(step) * times
+        longest, most_times = max(longest, len(step)), max(most_times, times)
         work += ITEM_WORK + len(step) * min(-(-len(step) // schedule.world_size), CROWDED_WORK)
         if work > LISTED_WORK:
             raise Unsupported(
                 f"{schedule.name} on {schedule.world_size} ranks lists more messages than can be timed within minutes; "
                 "take fewer ranks, or an algorithm whose ranks talk to few others"
             )
-    return total
+    return Extent(total, longest, most_times > 1)
 
 
 def reduced(step: Step) -> BoolArray:

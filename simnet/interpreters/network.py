@@ -19,7 +19,7 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from simnet.errors import Incomplete
-from simnet.interpreters.messages import BoolArray
+from simnet.interpreters.messages import BoolArray, rising
 from simnet.paths import FloatArray
 from simnet.schedule import IntArray
 
@@ -41,20 +41,41 @@ class Incidence:
         keep = links[self.link]
         return Incidence(self.flow[keep], self.link[keep], self.weight[keep], self.num_flows)
 
+    def of_flows(self, flows: IntArray) -> Incidence:
+        """Leave out the other flows, and number these anew, in their order."""
+        place = np.full(self.num_flows, -1)
+        place[flows] = np.arange(len(flows))
+        keep = place[self.flow] >= 0
+        return Incidence(place[self.flow[keep]], self.link[keep], self.weight[keep], len(flows))
+
 
 def shares(incidence: Incidence, bandwidth: FloatArray, cap: FloatArray) -> FloatArray:
     """Max-min fair rates of flows that all flow at once, bytes/s, shape (num_flows, batch).
 
     Parameters
     ----------
-    bandwidth : of every link, bytes/s, (num_links, batch)
-    cap : largest rate of each flow alone, bytes/s, (num_flows, batch)
+    bandwidth : of every link, bytes/s, (num_links, batch or 1)
+    cap : largest rate of each flow alone, bytes/s, (num_flows, batch or 1)
     """
-    rates = np.array(cap, float)
+    if incidence.num_flows <= ALIKE_FLOWS or cap.shape[1] > 1 or (incidence.weight != 1).any():
+        return _shares(incidence, bandwidth, cap, np.ones((1, 1)))
+    example, kind, number = _alike(incidence, cap[:, 0])
+    return _shares(incidence.of_flows(example), bandwidth, cap[example], number[:, None].astype(float))[kind]
+
+
+ALIKE_FLOWS = 4096
+"""Among more flows than this it pays to look for those that load the same links."""
+
+
+def _shares(incidence: Incidence, bandwidth: FloatArray, cap: FloatArray, number: FloatArray) -> FloatArray:
+    """As `shares`, where each flow stands for a number of them, (num_flows or 1, 1)."""
+    batch = np.broadcast_shapes(cap.shape[1:], bandwidth.shape[1:], incidence.weight.shape[1:])
+    rates = np.broadcast_to(cap, (len(cap), *batch)).astype(float)
     if len(incidence.flow) == 0:
         return rates
     by_link, by_flow = _Groups.of(incidence.link), _Groups.of(incidence.flow)
-    flow, weight = incidence.flow, incidence.weight
+    flow = incidence.flow
+    weight = incidence.weight * np.broadcast_to(number, (incidence.num_flows, 1))[flow]
     width = bandwidth[by_link.names]
     open_ = np.zeros(rates.shape, bool)
     open_[by_flow.names] = True
@@ -74,13 +95,36 @@ def shares(incidence: Incidence, bandwidth: FloatArray, cap: FloatArray) -> Floa
     return rates
 
 
+def _alike(incidence: Incidence, cap: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Sort flows into kinds of the same cap and links: an example of each kind, each flow's kind, flows per kind."""
+    num_flows, base = incidence.num_flows, int(incidence.link.max(initial=0)) + 2
+    length = np.bincount(incidence.flow, minlength=num_flows)
+    links = incidence.link[rising(incidence.flow)]
+    first = np.cumsum(length) - length
+    key, size = _numbered(cap)
+    for hop in range(int(length.max(initial=0))):
+        if size > 2**62 // base:
+            key, size = _numbered(key)
+        has = length > hop
+        key, size = key * base, size * base
+        key[has] += links[first[has] + hop] + 1
+    _, example, kind, number = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    return example, kind.reshape(-1), number
+
+
+def _numbered(values: npt.NDArray[Any]) -> tuple[IntArray, int]:
+    """Number different values from 0, and how many there are."""
+    names, number = np.unique(values, return_inverse=True)
+    return number.reshape(-1), len(names)
+
+
 def components(incidence: Incidence) -> IntArray:
     """Lowest flow number of each flow's connected component, (num_flows,); flows alone are their own."""
     from_flow = np.arange(incidence.num_flows)
-    names, link = np.unique(incidence.link, return_inverse=True)
-    link, flow = link.reshape(-1), incidence.flow
+    link, flow = incidence.link, incidence.flow
+    num_links = int(link.max(initial=-1)) + 1
     while True:
-        lowest = np.full(len(names), incidence.num_flows)
+        lowest = np.full(num_links, incidence.num_flows)
         np.minimum.at(lowest, link, from_flow[flow])
         new = from_flow.copy()
         np.minimum.at(new, flow, lowest[link])
@@ -103,7 +147,7 @@ class _Groups:
     def of(cls, name: IntArray) -> _Groups:
         names, group = np.unique(name, return_inverse=True)
         group = group.reshape(-1)
-        order = np.argsort(group, kind="stable")
+        order = rising(group)
         starts = np.searchsorted(group[order], np.arange(len(names)))
         return cls(names, order, starts, group)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from simnet.costs.model import CostModel
 from simnet.interpreters.contention import crowd
-from simnet.interpreters.messages import BoolArray, Messages, Sizes, distinct, messages, reduced, repeated
+from simnet.interpreters.messages import BoolArray, Messages, Sizes, distinct, messages, reduced, repeated, rising
 from simnet.interpreters.network import Incidence, components, shares
 from simnet.paths import FloatArray, Paths, Routes, UniformPaths, bottleneck
 from simnet.schedule import IntArray, Item, Repeat, Schedule, Step
@@ -38,7 +38,10 @@ class LinkDraws:
 
 KEPT_TRANSFERS = 4096
 KEPT_PATTERNS, KEPT_PRICES = 128, 16
-"""Patterns of steps with up to so many transfers are kept, and so many of them, each with so many prices."""
+"""Patterns of steps with up to so many transfers are kept, and so many of them, each with so many prices.
+
+Of longer steps the latest pattern is kept.
+"""
 
 
 class Sharing(Enum):
@@ -49,9 +52,34 @@ class Sharing(Enum):
     CROWDED = "its share among all that could ever be there: no message is ever slower"
 
 
+class Patterns:
+    """Patterns of steps that come again: of short steps the latest few, of long ones the latest."""
+
+    def __init__(self) -> None:
+        self._short: dict[tuple[bytes, ...], Pattern] = {}
+        self._long: tuple[Step, Pattern] | None = None
+
+    def of(self, step: Step, setting: Setting) -> Pattern:
+        """Pattern of a step."""
+        if len(step) > KEPT_TRANSFERS:
+            if self._long is None or not _meet_alike(self._long[0], step):
+                self._long = None
+                self._long = step, Pattern.of(step, setting)
+            return self._long[1]
+        key = (step.src.tobytes(), step.dst.tobytes(), step.channel.tobytes())
+        if key not in self._short:
+            if len(self._short) >= KEPT_PATTERNS:
+                self._short.clear()
+            self._short[key] = Pattern.of(step, setting)
+        return self._short[key]
+
+
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same through a schedule: paths, costs, sizes."""
+    """What stays the same through a schedule: paths, costs, sizes.
+
+    patterns : of its steps, as far as they are kept; they hold for any sizes and sharing, of the same draws
+    """
 
     schedule: Schedule
     paths: Paths
@@ -63,6 +91,7 @@ class Setting:
     draws: LinkDraws | None = None
     ranks: IntArray | None = None
     sharing: Sharing = Sharing.FAIR
+    patterns: Patterns = field(default_factory=Patterns, repr=False, compare=False)
 
     def routes(self, src: IntArray, dst: IntArray) -> Routes:
         """Links between ranks of the schedule."""
@@ -142,7 +171,7 @@ class Pattern:
     latency: FloatArray
     bottleneck: FloatArray
     loads: Incidence
-    prices: dict[tuple[bytes, ...], Price] = field(default_factory=dict, repr=False)
+    prices: dict[tuple[object, ...], Price] = field(default_factory=dict, repr=False)
     kept: dict[str, object] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -192,35 +221,36 @@ class Pattern:
 class Touch:
     """Which messages each lane takes part in: those of lanes[i] are order[starts[i] : starts[i + 1]].
 
-    Of 2m ends, end k is the source of message k, end m + k its destination.
+    Of 2m ends, end k is the source of message k, end m + k its destination; message[i] is that of order[i].
     """
 
     lanes: IntArray
     order: IntArray
     starts: IntArray
+    message: IntArray
 
     @classmethod
     def of(cls, src_lane: IntArray, dst_lane: IntArray) -> Touch:
         """Sort the ends of the messages by lane."""
         ends = np.concatenate([src_lane, dst_lane])
-        order = np.argsort(ends, kind="stable")
+        order = rising(ends)
         starts = np.flatnonzero(np.concatenate([[True], ends[order][1:] != ends[order][:-1]]))
-        return cls(ends[order][starts], order, starts)
+        return cls(ends[order][starts], order, starts, order % max(len(src_lane), 1))
+
+
+def _meet_alike(a: Step, b: Step) -> bool:
+    return all(np.array_equal(x, y) for x, y in ((a.src, b.src), (a.dst, b.dst), (a.channel, b.channel)))
 
 
 @dataclass(frozen=True)
 class Stage:
     """A step, or a step repeated, made ready for timing."""
 
+    setting: Setting
     pattern: Pattern
     item: Item
     step: Step
     times: int
-
-    @property
-    def setting(self) -> Setting:
-        """What stays the same through the schedule."""
-        return self.pattern.setting
 
     @property
     def found(self) -> Messages:
@@ -270,7 +300,7 @@ class Stage:
         """Price of given elements per transfer, (num_transfers or 1, batch)."""
         if len(self.step) > KEPT_TRANSFERS:
             return self._priced(elements)
-        key = (elements.tobytes(), self._adds.tobytes())
+        key = (self.setting.sharing, elements.tobytes(), self._adds.tobytes())
         kept = self.pattern.prices
         if key not in kept:
             if len(kept) >= KEPT_PRICES:
@@ -284,13 +314,25 @@ class Stage:
         sent = num_bytes > 0
         delay = model.delay(num_bytes, self.pattern.latency)
         wire_bytes = model.wire_bytes(num_bytes)
-        cap = np.minimum(model.flow_cap(num_bytes, self.pattern.bottleneck), self.pattern.bottleneck)
+        cap = np.minimum(_one_column(model.flow_cap(num_bytes, self.pattern.bottleneck)), self.pattern.bottleneck)
         rate = self._rate(num_bytes, wire_bytes, cap)
-        gamma = self._total(np.where(self._adds, elements, 0)) * setting.itemsize * self.pattern.gamma
+        gamma = self._gamma(elements)
         wire = wire_bytes / rate
-        cost = np.where(sent, delay + wire + gamma, -np.inf)
+        cost = delay + wire + gamma if gamma.any() else delay + wire
+        if not sent.all():
+            cost = np.where(sent, cost, -np.inf)
         offset, eager = self._offsets(num_bytes, sent), self._eager(num_bytes, sent)
         return Price(delay, wire, gamma, cost, wire_bytes, cap, num_bytes, offset, eager)
+
+    def _gamma(self, elements: IntArray) -> FloatArray:
+        """Time to add what arrived, s, (num_messages or 1, batch or 1)."""
+        if not self.pattern.gamma.any() or not self._adds.any():
+            return np.zeros((1, 1))
+        return self._total(np.where(self._adds, elements, 0)) * self.setting.itemsize * self.pattern.gamma
+
+    def wire_bytes(self, elements: IntArray) -> FloatArray:
+        """Bytes each message puts on the wire with given elements per transfer, (num_messages or 1, batch)."""
+        return self.setting.cost.wire_bytes(self._total(elements) * self.setting.itemsize)
 
     def _total(self, elements: IntArray) -> IntArray:
         if self.found.of_transfer is not None:
@@ -304,12 +346,23 @@ class Stage:
         cap = np.broadcast_to(cap, (len(self.found), cap.shape[1]))
         match setting.sharing:
             case Sharing.FAIR:
-                return shares(self.weighted(num_bytes, wire_bytes), setting.bandwidth, cap)
+                return self._fair(self.weighted(num_bytes, wire_bytes), cap)
             case Sharing.ALONE:
                 return cap
             case Sharing.CROWDED:
                 least = setting.bandwidth[self.loads.link] / setting.crowd[self.loads.link][:, None]
                 return least_of(self.loads.flow, least, cap)
+
+    def _fair(self, weighted: Incidence, cap: FloatArray) -> FloatArray:
+        """Max-min shares; the latest are kept, as they do not depend on the sizes in most cost models."""
+        if cap.shape[1] > 1 and (cap == cap[:, :1]).all():
+            cap = cap[:, :1]
+        kept = self.pattern.kept.get("fair")
+        if isinstance(kept, _Fair) and np.array_equal(kept.cap, cap) and np.array_equal(kept.weight, weighted.weight):
+            return kept.rate
+        rate = shares(weighted, self.setting.bandwidth, cap)
+        self.pattern.kept["fair"] = _Fair(cap, weighted.weight, rate)
+        return rate
 
     def weighted(self, num_bytes: IntArray, wire_bytes: FloatArray) -> Incidence:
         """Contended links each message loads, with the bytes on it per byte on the wire."""
@@ -329,7 +382,7 @@ class Stage:
         if not busy.any():
             return None
         busy = np.broadcast_to(busy, (len(lanes), busy.shape[1]))
-        order = np.argsort(lanes, kind="stable")
+        order = rising(lanes)
         before = np.cumsum(busy[order], axis=0) - busy[order]
         starts = np.flatnonzero(np.concatenate([[True], lanes[order][1:] != lanes[order][:-1]]))
         length = np.diff(np.concatenate([starts, [len(lanes)]]))
@@ -340,6 +393,20 @@ class Stage:
     def _eager(self, num_bytes: IntArray, sent: BoolArray) -> BoolArray | None:
         eager = self.setting.cost.eager(num_bytes) & sent
         return eager if eager.any() else None
+
+
+def _one_column(values: FloatArray) -> FloatArray:
+    """Return a single column of what was spread over a batch."""
+    return values[:, :1] if values.ndim == 2 and values.strides[1] == 0 else values
+
+
+@dataclass(frozen=True, slots=True)
+class _Fair:
+    """Max-min shares, and what they are the shares of."""
+
+    cap: FloatArray
+    weight: FloatArray
+    rate: FloatArray
 
 
 def least_of(flow: IntArray, values: FloatArray, cap: FloatArray) -> FloatArray:
@@ -368,20 +435,7 @@ def _entries(routes: Routes, weight: float) -> tuple[IntArray, IntArray, FloatAr
 
 def stages(setting: Setting) -> Iterator[Stage]:
     """Make the items of a schedule ready, one after the other; empty steps are left out."""
-    known: dict[tuple[bytes, ...], Pattern] = {}
     for item in setting.schedule.steps():
         step, times = repeated(item)
         if len(step):
-            yield Stage(_pattern(step, setting, known), item, step, times)
-
-
-def _pattern(step: Step, setting: Setting, known: dict[tuple[bytes, ...], Pattern]) -> Pattern:
-    """Pattern of a step, kept where it is short."""
-    if len(step) > KEPT_TRANSFERS:
-        return Pattern.of(step, setting)
-    key = (step.src.tobytes(), step.dst.tobytes(), step.channel.tobytes())
-    if key not in known:
-        if len(known) >= KEPT_PATTERNS:
-            known.clear()
-        known[key] = Pattern.of(step, setting)
-    return known[key]
+            yield Stage(setting, setting.patterns.of(step, setting), item, step, times)

@@ -23,6 +23,7 @@ from simnet.hardware import Cluster, Layout, Option
 from simnet.paths import FabricPaths, Paths, UniformPaths
 from simnet.placement import Placement, linear
 from simnet.topologies.plan import NetworkPlan, NodePlan, port_vertex, with_copy_engines
+from simnet.topologies.routing import Router
 
 
 class Scope(StrEnum):
@@ -159,7 +160,8 @@ def build(cluster: Cluster, num_nodes: int) -> BuiltFabric:
     links = [*_stamped(node.links, num_nodes), *network.links]
     per_node = cluster.node.num_devices
     devices = tuple(port_vertex(n, device) for n in range(num_nodes) for device in node.devices)
-    return BuiltFabric(Fabric(links, closed_form=_router(node, network, devices)), devices, per_node)
+    router = Router(node, network, devices)
+    return BuiltFabric(Fabric(links, closed_form=router.route, legs=router.legs), devices, per_node)
 
 
 def _stamped(links: Sequence[Link], num_nodes: int) -> list[Link]:
@@ -168,31 +170,6 @@ def _stamped(links: Sequence[Link], num_nodes: int) -> list[Link]:
         for n in range(num_nodes)
         for link in links
     ]
-
-
-def _router(
-    node: NodePlan, network: NetworkPlan, devices: Sequence[Vertex]
-) -> Callable[[Vertex, Vertex], list[Vertex]]:
-    per_node = len(node.devices)
-    place = {device: divmod(index, per_node) for index, device in enumerate(devices)}
-    port = [node.distinct_ports.index(name) for name in node.ports]
-
-    def route(src: Vertex, dst: Vertex) -> list[Vertex]:
-        if src not in place or dst not in place:
-            raise InvalidInput(f"no device {src if src not in place else dst!r} in the fabric; see BuiltFabric.devices")
-        (a, i), (b, j) = place[src], place[dst]
-        if a == b and (i, j) in node.inner:
-            return [port_vertex(a, name) for name in node.inner[i, j]]
-        leaves_by = port[j] if network.parallel else port[i]
-        if leaves_by not in node.outward[i]:
-            raise InvalidInput(
-                f"{src} reaches no port that leads to {dst}; give its node's topology a host or port wire"
-            )
-        out = [port_vertex(a, name) for name in node.outward[i][leaves_by][:-1]]
-        into = [port_vertex(b, name) for name in node.inward[j][1:]]
-        return [*out, *network.route(a, leaves_by, b, port[j]), *into]
-
-    return route
 
 
 def _is_uniform(cluster: Cluster) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 from simnet.algorithms.registry import build
 from simnet.collective import Collective, Kind
+from simnet.collective_prediction import find_site, predict_collective
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters import closed_form
@@ -172,3 +173,12 @@ def test_counts_and_paths_that_do_not_fit_are_refused() -> None:
         estimate(build("ring", 4), 1.5, _uniform(4), COST)
     with pytest.raises(InvalidInput, match="join 5 ranks"):
         estimate(build("ring", 4), 4, _uniform(5), COST)
+
+
+def test_an_interval_of_all_pairs_on_shared_links_is_that_of_each_end_alone() -> None:
+    rows = predict_collective(cluster="abci", ranks=32, algorithm="direct", sizes=[2**20, 2**22], engine="estimate")
+    site = find_site(cluster="abci", ranks=32)
+    for row, count in zip(rows, (2**18, 2**20), strict=True):
+        alone = estimate(build("direct", 32), count, site.paths, AlphaBeta(), static_share=True)
+        assert row.time_s == pytest.approx(alone.time, rel=1e-12)
+        assert row.low_s < row.time_s < row.high_s

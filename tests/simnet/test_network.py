@@ -8,7 +8,7 @@ import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simnet.interpreters.network import Flow, Incidence, Network, _fill, _fill_many, shares
+from simnet.interpreters.network import ALIKE_FLOWS, Flow, Incidence, Network, _fill, _fill_many, _shares, shares
 
 GB, MB, US = 1e9, 1e6, 1e-6
 
@@ -97,6 +97,20 @@ def test_plain_and_vectorised_shares_agree_and_are_max_min_fair(problem: tuple[l
         full = [link for link in flow.loads if load[link] >= bandwidth[link] * (1 - 1e-9)]
         fastest = [max(r for r, f in zip(rates, flows, strict=True) if link in f.loads) for link in full]
         assert rate == flow.cap or any(rate >= most * (1 - 1e-9) for most in fastest)
+
+
+@pytest.mark.parametrize("capped", [False, True])
+def test_many_flows_of_few_kinds_get_what_they_get_one_by_one(capped: bool) -> None:
+    rng = np.random.default_rng(3)
+    kinds = [sorted(rng.choice(9, size=int(rng.integers(0, 4)), replace=False).tolist()) for _ in range(40)]
+    of_flow = rng.integers(len(kinds), size=ALIKE_FLOWS + 1)
+    pairs = [(flow, link) for flow, kind in enumerate(of_flow.tolist()) for link in kinds[kind]]
+    flow, link = np.array(pairs).T
+    incidence = Incidence(flow, link, np.ones((len(flow), 1)), len(of_flow))
+    cap = rng.choice([1e-3, 1.0], size=(len(of_flow), 1)) if capped else np.ones((len(of_flow), 1))
+    bandwidth = rng.uniform(1, 9, (9, 1))
+    one_by_one = _shares(incidence, bandwidth, cap, np.ones((1, 1)))
+    assert shares(incidence, bandwidth, cap) == pytest.approx(one_by_one, rel=1e-12)
 
 
 def test_shares_take_a_batch_of_bandwidths() -> None:

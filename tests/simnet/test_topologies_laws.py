@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import pairwise, permutations
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,6 +132,18 @@ def test_every_topology_of_the_package_joins_every_pair_without_a_loop(name: str
         assert all(x.dst == y.src for x, y in pairwise(links))
         assert len({link.src for link in links}) == len(links)
     assert topologies()[name].summary
+
+
+@pytest.mark.parametrize("name", topologies())
+def test_many_messages_at_once_take_the_routes_they_take_one_by_one(name: str) -> None:
+    one = _example(name)
+    built = build(one, one.num_nodes)
+    pairs = np.array(list(permutations(range(len(built.devices)), 2)) * 10)
+    first, links = built.fabric.routes(built.devices, *pairs.T)
+    for row in np.random.default_rng(1).integers(len(pairs), size=400).tolist():
+        src, dst = pairs[row].tolist()
+        expected = built.fabric.route(built.devices[src], built.devices[dst])
+        assert tuple(links[first[row] : first[row + 1]].tolist()) == expected
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -405,6 +418,10 @@ def test_a_device_without_a_way_to_the_port_is_named() -> None:
     assert hops_of(built, "n0/a", "n0/b") == 2
     with pytest.raises(InvalidInput, match="n0/a reaches no port"):
         built.fabric.route("n0/a", "n1/b")
+    with pytest.raises(InvalidInput, match="n0/a reaches no port"):
+        built.fabric.routes(built.devices, np.zeros(600, np.int64), np.full(600, 3))
+    with pytest.raises(InvalidInput, match="no device 'x'"):
+        built.fabric.routes(["x", "n0/b"], np.zeros(600, np.int64), np.ones(600, np.int64))
 
 
 def hops_of(built: BuiltFabric, src: str, dst: str) -> int:
