@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from simnet.importers.prefixes import without_prefixes
 from simnet.importers.record import Item, Line, Note, Skipped
 from simnet.results import Measurement
 from simnet.units import MB, US
@@ -25,6 +26,7 @@ _NAMES = {
     "Scatterv": "scatter_v", "Alltoallv": "all_to_all_v", "Exchange": "neighbour_exchange",
 }  # fmt: skip
 _PER_PROCESS = ("all_gather", "all_to_all", "all_gather_v", "all_to_all_v")
+_NAMED = ("#Benchmarking", "#procs")
 _LONGEST_HEADING = 8
 _TIMES = ("t[usec]", "t_max[usec]")
 _BENCHMARK = re.compile(r"Benchmarking (\w+)")
@@ -50,7 +52,7 @@ class _Block:
 def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
     """Rows of every block, by its active processes; a drop of bandwidth above twofold is noted."""
     block = _Block()
-    for line in lines:
+    for line in without_prefixes(lines):
         text = line.text
         if match := _BENCHMARK.search(text):
             yield from _close(block)
@@ -65,8 +67,8 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
         elif "#repetitions" in text:
             block.broken = bool(block.columns) or not block.begun or line.number - block.begun > _LONGEST_HEADING
             block.columns = tuple(text.split())
-        elif block.columns and text[:1] != "#" and text.split()[:1] and text.split()[0].isdigit():
-            yield _row(line, block, path)
+        elif block.columns and text.lstrip()[:1] != "#" and (cells := _cells(text, block)) and cells[0].isdigit():
+            yield _row(line, cells, block, path)
     yield from _close(block)
 
 
@@ -76,9 +78,20 @@ def _close(block: _Block) -> Iterator[Note]:
     yield from map(Note, block.drops)
 
 
-def _row(line: Line, block: _Block, path: str) -> Item:
-    cells = line.text.split()
-    figures = dict(zip(block.columns, cells, strict=False))
+def _columns(block: _Block) -> tuple[str, ...]:
+    return block.columns[2:] if block.columns[:2] == _NAMED else block.columns
+
+
+def _cells(text: str, block: _Block) -> list[str]:
+    """Figures of a row; release 3 puts the benchmark and its processes before them."""
+    cells = text.split()
+    if block.columns[:2] != _NAMED:
+        return cells
+    return cells[2:] if cells[:2] == [block.name, str(block.processes)] else []
+
+
+def _row(line: Line, cells: list[str], block: _Block, path: str) -> Item:
+    figures = dict(zip(_columns(block), cells, strict=False))
     reason = _fault(block, cells, figures)
     if reason is None and block.rows and int(figures["#bytes"]) <= block.last[0]:
         reason = "size does not grow: a row or a heading is out of place"
@@ -105,7 +118,8 @@ def _fault(block: _Block, cells: list[str], figures: dict[str, str]) -> str | No
         return f"benchmark {block.name or 'unknown'} has no message size or is not read"
     if block.broken or block.processes is None:
         return "row without the heading it belongs to"
-    if len(cells) != len(block.columns) or "#bytes" not in figures or not any(key in figures for key in _TIMES):
+    expected = len(_columns(block))
+    if len(cells) != expected or "#bytes" not in figures or not any(key in figures for key in _TIMES):
         return "row is cut, or its header is damaged"
     if not all(re.fullmatch(r"\d+(?:\.\d+)?", cell) for cell in cells):
         return "a figure is not a number"

@@ -18,6 +18,9 @@ from simnet.errors import InvalidInput
 from simnet.importers.record import Line
 
 LONGEST_LINE = 8 * 2**20
+_COMMA = re.compile(r"\d,\d")
+_THOUSANDS = re.compile(r"(?<![\w.,:])\d{1,3}(?:,\d{3})+(?![\w,])")
+_DECIMAL_COMMA = re.compile(r"(?<![\w.,:])(\d+),(\d{1,2})(?![\w.,])")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -63,6 +66,14 @@ def read_lines(path: Path) -> Iterator[Line]:
                 yield _line(number, piece)
         except (EOFError, OSError, zlib.error) as error:
             raise InvalidInput(f"{path} is damaged after line {number}: {error}; copy it again") from error
+
+
+def plain_numbers(text: str) -> str:
+    """Write "33,554,432" and "17,98" of other locales as the C locale does; readers check what such numbers say."""
+    if not _COMMA.search(text):
+        return text
+    text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
+    return _DECIMAL_COMMA.sub(r"\1.\2", text)
 
 
 def _line(number: int, piece: str) -> Line:

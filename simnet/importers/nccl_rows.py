@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from simnet.importers.lines import plain_numbers
 from simnet.units import GB, US, Bytes, Seconds
 
 ITEM_BYTES = {
@@ -28,9 +29,6 @@ ROW_START = re.compile(
 )
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|N/A|inf|-?nan")
 _INTEGER = re.compile(r"-?\d+")
-_COMMA = re.compile(r"\d,\d")
-_THOUSANDS = re.compile(r"(?<![\w.,:])\d{1,3}(?:,\d{3})+(?![\w,])")
-_DECIMAL_COMMA = re.compile(r"(?<![\w.,:])(\d+),(\d{1,2})(?![\w.,])")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*\(\), \S+?\.(?:cu|cc|cpp|h):\d+,?")
 
 
@@ -66,20 +64,13 @@ def without_functions(text: str) -> str:
 
 def row_start(text: str) -> tuple[Start, list[str]] | None:
     """Return size, count, type, redop and the figures after them, or None where no row starts."""
-    if _COMMA.search(text):
-        text = _without_commas(text)
+    text = plain_numbers(text)
     match = ROW_START.search(text)
     if match is None:
         return None
     size, count, dtype, redop = match.groups()
     start = Start(int(size), None if count == "N/A" else int(count), dtype, redop)
     return start, list(figures(text[match.end() :]))
-
-
-def _without_commas(text: str) -> str:
-    """Numbers as other locales write them: "33,554,432" and "17,98"; their columns still have to agree."""
-    text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
-    return _DECIMAL_COMMA.sub(r"\1.\2", text)
 
 
 def figures(text: str) -> Iterator[str]:

@@ -9,13 +9,13 @@ Source: nccl-tests, src/util.cu; tables printed by nccl-tests 2.0 to 2.17.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise
 from typing import Any
 
 from simnet.importers.nccl_infer import Row, Verdict, infer, possible
 from simnet.importers.nccl_rows import Half, Start, agrees, figures, half, parts, row_start, without_functions
+from simnet.importers.prefixes import without_numbers
 from simnet.importers.record import Fact, Item, Line, Note, Skipped
 from simnet.metrics import algbw
 from simnet.results import CollectivePrediction, Measurement
@@ -34,8 +34,6 @@ _PROGRAM = re.compile(r"(?:test starting: |\./|build/)(\w+)_perf\b")
 _TITLE = re.compile(r"# collective (\w+)((?:, [a-z]+ [^,]+)*)\s*$")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.]+(?:e[-+]\d+)?)")
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
-_NUMBERED = re.compile(r"\s*(\d{1,7})(:|\t)")
-_PEEKED = 200
 _ELISIONS = ("...", "....", "…", "[...]", "[…]")
 _BUFFER = 256
 _HALVES = {"in-place": True, "out-of-place": False, "measured": None, "predicted": None}
@@ -105,10 +103,7 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
     """Rows of all runs, in file order within each rank prefix; one item at a time, in constant memory."""
     streams: dict[str, _Stream] = {}
     runs = 0
-    first, lines = _peeked(lines)
-    numbered = _line_numbers(first)
-    for raw in lines:
-        line = Line(raw.number, _NUMBERED.sub("", raw.text), raw.ended) if numbered else raw
+    for line in without_numbers(lines):
         match = _PREFIX.match(line.text)
         key = match[0].strip() if match else ""
         if key not in streams and len(streams) < 4096:
@@ -122,22 +117,6 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
         yield from stream.feed(Line(line.number, text, line.ended))
     for stream in streams.values():
         yield from stream.end()
-
-
-def _peeked(lines: Iterable[Line]) -> tuple[list[Line], Iterable[Line]]:
-    """The first lines, and all of them."""
-    rest = iter(lines)
-    first = list(islice(rest, _PEEKED))
-    return first, chain(first, rest)
-
-
-def _line_numbers(lines: Sequence[Line]) -> bool:
-    """Whether numbers before the lines are their own, as `grep -n` and `cat -n` print them, and no ranks."""
-    found = [(int(match[1]), match[2]) for line in lines if (match := _NUMBERED.match(line.text))]
-    rising = all(
-        before[0] < after[0] and (after[1] == ":" or after[0] == before[0] + 1) for before, after in pairwise(found)
-    )
-    return rising and len(found) >= max(5, len(lines) // 2)
 
 
 class _Stream:

@@ -71,6 +71,54 @@ def test_a_table_is_the_same_whatever_it_went_through(name: str, disguise: str, 
     assert rows(read_log(tmp_path / "log")) == rows(read_log(tmp_path / "plain.log"))
 
 
+@pytest.mark.parametrize(
+    "name", ["osu_allreduce.txt", "osu_latency_full.txt", "osu_bw_validation.txt", "imb_mixed.txt"]
+)
+@pytest.mark.parametrize("disguise", [name for name in DISGUISES if name != "the heading again"])
+def test_tables_of_mpi_are_the_same_whatever_they_went_through(name: str, disguise: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(DISGUISES[disguise]((DATA / name).read_text()))
+    assert rows(read_log(tmp_path / "log")) == rows(read_log(DATA / name))
+
+
+def test_percentiles_of_osu_stand_beside_the_average(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "# OSU MPI-CUDA Allreduce Latency Test v7.4\n# Datatype: MPI_FLOAT.\n"
+        "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations  P50 Tail Lat(us)  "
+        "P90 Tail Lat(us)  P99 Tail Lat(us)\n"
+        "1024                    12.50             11.00             15.25         100             12.00  "
+        "           14.00             15.00\n2048  13.00  11.50  16.00  100\n"
+    )
+    log = read_log(tmp_path / "log")
+    (row,) = log.measurements
+    assert (row.size_bytes, row.time_s) == (1024, pytest.approx(12.5e-6))
+    assert row.environment == pytest.approx(
+        {"time_min_s": 11e-6, "time_max_s": 15.25e-6, "time_p50_s": 12e-6, "time_p90_s": 14e-6, "time_p99_s": 15e-6}
+    )
+    assert [skipped.reason for skipped in log.skipped] == ["4 figures under 7 columns"]
+
+
+def test_percentiles_of_a_bandwidth_are_no_times(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "# OSU MPI Bandwidth Test v7.5\n# Size      Bandwidth (MB/s)  P50 Tail BW(MB/s)\n4096  8000.00  7900.00\n"
+    )
+    (row,) = read_log(tmp_path / "log").measurements
+    assert row.time_s == pytest.approx(4096 / 8e9)
+    assert row.environment == {}
+
+
+def test_release_3_of_imb_names_the_benchmark_in_every_row(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "# Benchmarking Allreduce\n# #processes = 96\n"
+        "#Benchmarking        #procs       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
+        "Allreduce       96                  4         1000       297.88       298.07       297.95\n"
+        "Allreduce       96                  8         1000       296.15\n"
+        "Reduce          96                 16         1000       296.15       296.32       296.24\n"
+    )
+    log = read_log(tmp_path / "log")
+    (row,) = log.measurements
+    assert (row.collective, row.ranks, row.size_bytes, row.time_s) == ("all_reduce", 96, 4, pytest.approx(298.07e-6))
+
+
 def test_rank_prefixes_in_order_are_no_line_numbers(tmp_path: Path) -> None:
     table = (DATA / "no_banner_16_ranks_prefixed.log").read_text()
     chatter = "".join(f"{rank}: starting up\n" for rank in range(16))
