@@ -19,11 +19,13 @@ def figures(notebook: nbformat.NotebookNode) -> list[float]:
     return [float(number.replace(",", "")) for text in texts for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     shown = figures(notebook)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    place = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=900, startup_timeout=300, resources=place).execute()
     stale = f"run jupyter nbconvert --execute --inplace notebooks/{path.name}: it shows figures of another version"
     assert figures(notebook) == pytest.approx(shown, rel=0.02, abs=0.002), stale
 

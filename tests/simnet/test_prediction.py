@@ -22,6 +22,7 @@ from simnet.scenario import BatchNorm, Exchange, Input, Job, Optimizer, Scenario
 from simnet.step_model import StepModel
 from simnet.stragglers import Failures
 from simnet.workload import Gradient
+from tests.simnet.pace import slowness
 
 SMALL = Scenario(
     "probe",
@@ -176,7 +177,7 @@ def test_a_thousand_draws_of_1088_devices_take_under_five_seconds():
     begin = time.process_time()
     found = predict_step(load_scenario("sony-1088"))
     assert len(found.draws_s) == 1000
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 5 * slowness()
 
 
 def test_curves_need_no_grid_of_their_own():

@@ -12,6 +12,7 @@ from simnet.models.registry import build
 from simnet.recipe import IMAGENET_TRAIN, Evaluation, Phase, Recipe, constant, find
 from simnet.run import Base, bill, efficiency, row, separate_exchange, time_to_train
 from simnet.stragglers import Failures
+from tests.simnet.pace import slowness
 
 
 def plain(*phases, samples=1000, evaluation=None, max_batch=10**9):
@@ -158,7 +159,7 @@ def test_no_gain_from_compression_means_no_exchange():
 def test_ninety_epochs_with_a_batch_schedule_take_well_under_two_seconds():
     begin = time.process_time()
     time_to_train(find("sony"), 2176, lambda samples: 0.003 * samples, last_step="ragged", low=lambda s: 0.002 * s)
-    assert time.process_time() - begin < 2
+    assert time.process_time() - begin < 2 * slowness()
 
 
 def test_a_published_data_set_and_epochs_give_the_published_steps():

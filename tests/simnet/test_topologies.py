@@ -13,6 +13,7 @@ from simnet.paths import FabricPaths, bottleneck
 from simnet.placement import Placement, linear
 from simnet.topologies.registry import build, cluster_paths
 from simnet.topologies.torus import dimension_order, sub_block
+from tests.simnet.pace import slowness
 
 
 def _exact(value: float) -> Quantity:
@@ -72,7 +73,7 @@ def test_building_abci_at_2176_devices_takes_a_fraction_of_a_second() -> None:
     paths = cluster_paths(cluster, 2176)
     ranks = np.arange(2176)
     paths.latency(ranks, (ranks + 64) % 2176)
-    assert time.process_time() - start < 2.0
+    assert time.process_time() - start < 2.0 * slowness()
 
 
 def test_uniform_paths_equal_the_fabric_they_stand_for() -> None:
