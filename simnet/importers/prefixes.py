@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
+from textwrap import dedent
 
 from simnet.importers.lines import plain_numbers
 from simnet.importers.record import Line
@@ -27,14 +28,16 @@ _PREFIX = re.compile(
     | \[(?:pod/)?[\w./@:-]+\][ ]                               # [pod/launcher/main], [0]
     | \s*\d{{1,6}}:[ ]?(?=\D|\d+\s)                            # 0: of srun -l, 12: of grep -n
     | (?:DEBUG|INFO|WARNING):[\w.]*:[ ]?                       # of Python's logging
-    | [A-Za-z][\w./-]*:(?:\d+:)?[ ]?(?=[\s#\d])                # node01: of pdsh, run.log:12: of grep
-    | [>|+][ ]?(?=[\s#\d])                                     # a quote, a table, a patch
+    | [A-Za-z][\w./-]*:(?:\d+:)?[ ]?+(?=[\s#\d]|$)                # node01: of pdsh, run.log:12: of grep
+    | [>|+][ ]?+(?=[\s#\d]|$)                                     # a quote, a table, a patch
     """,
     re.VERBOSE,
 )
 _NUMBERED = re.compile(r"\s*(\d{1,7})(:|\t)")
+_SAME = re.compile(r"(?:[A-Za-z][\w./-]*:|[>|+])(?:[ ]|(?=$))")
 _MOST = 4
 _PEEKED = 200
+_NEARLY_ALL = 0.9
 
 
 def without_numbers(lines: Iterable[Line]) -> Iterator[Line]:
@@ -60,10 +63,39 @@ def _are_numbers(lines: Sequence[Line]) -> bool:
 def without_prefixes(lines: Iterable[Line]) -> Iterator[Line]:
     """Lines without what was put before them, and with numbers as the C locale writes them."""
     for line in without_numbers(lines):
-        text = line.text
-        for _ in range(_MOST):
-            match = _PREFIX.match(text)
-            if match is None:
-                break
-            text = text[match.end() :]
-        yield Line(line.number, plain_numbers(text), line.ended)
+        yield Line(line.number, plain_numbers(_stripped(line.text)), line.ended)
+
+
+def _stripped(text: str) -> str:
+    for _ in range(_MOST):
+        match = _PREFIX.match(text)
+        if match is None:
+            break
+        text = text[match.end() :]
+    return text
+
+
+def without_common_prefix(text: str) -> str | None:
+    """A text nearly all of whose lines have a prefix, without it, and not indented as a whole; None for others.
+
+    The prefix is of the same kind on nearly all lines, layer by layer, or the very same ("node01: ").
+    """
+    unfenced = (line for line in text.splitlines() if not line.startswith("```"))
+    lines = [line.text for line in without_numbers(Line(n, line) for n, line in enumerate(unfenced, 1))]
+    for _ in range(_MOST):
+        lines = _without_shared(lines)
+        ends = [match.end() if (match := _PREFIX.match(line)) else 0 for line in lines]
+        written = [end for end, line in zip(ends, lines, strict=True) if line.strip()]
+        if sum(end > 0 for end in written) < _NEARLY_ALL * max(len(written), 1):
+            break
+        lines = [line[end:] for line, end in zip(lines, ends, strict=True)]
+    found = dedent("\n".join(lines))
+    return None if found.splitlines() == text.splitlines() else found
+
+
+def _without_shared(lines: list[str]) -> list[str]:
+    """Lines without a host or a quote that all of them begin with: that the first and the last in order begin with."""
+    written = [line for line in lines if line.strip()]
+    first, last = min(written, default=""), max(written, default="")
+    match = _SAME.match(first)
+    return [line[match.end() :] for line in lines] if match and last.startswith(match[0]) else lines

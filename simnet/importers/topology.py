@@ -19,6 +19,7 @@ from simnet.importers import (
 )
 from simnet.importers.lines import open_text
 from simnet.importers.machine import Imported, Machine
+from simnet.importers.prefixes import without_common_prefix
 
 # The more telling marks first: a matrix of rocm-smi also has rows that begin with GPU0.
 _READERS = (
@@ -52,7 +53,8 @@ def _reader(text: str) -> ModuleType | None:
 
 def is_topology(path: str | Path) -> bool:
     """Whether the first MiB of the file is text in one of the formats."""
-    return detect(_text(Path(path), most=2**20)) is not None
+    text = _text(Path(path), most=2**20)
+    return detect(text) is not None or detect(without_common_prefix(text) or "") is not None
 
 
 def read_topology(path: str | Path, *, device: str | None = None) -> Imported:
@@ -64,6 +66,16 @@ def read_topology(path: str | Path, *, device: str | None = None) -> Imported:
     """
     path = Path(path)
     text = _text(path)
+    try:
+        return _read(path, text, device)
+    except InvalidInput:
+        plain = without_common_prefix(text)
+        if plain is None or _reader(plain) is None:
+            raise
+    return _read(path, plain, device)
+
+
+def _read(path: Path, text: str, device: str | None) -> Imported:
     reader = _reader(text)
     if reader is None:
         raise InvalidInput(f"{path} is no log and none of the topology files read here ({', '.join(formats())})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -395,3 +396,27 @@ def test_hosts_with_several_adapters_are_nodes_of_several_devices(tmp_path: Path
     assert (machine.cluster.num_nodes, machine.cluster.node.num_devices) == (2, 2)
     built = fabric(machine)
     assert all(len(hops(built, a, b)) == 2 for a in range(4) for b in range(4) if a != b)
+
+
+PREFIXES: dict[str, Callable[[int, str], str]] = {
+    "by host": lambda _, line: "node01: " + line,
+    "tagged by mpirun": lambda _, line: "[1,0]<stdout>:" + line,
+    "stamped": lambda i, line: f"2024-05-01 12:00:{i % 60:02d} " + line,
+    "container runtime": lambda i, line: f"2024-05-01T12:00:{i % 60:02d}.123Z " + line,
+    "grep -n": lambda i, line: f"{i}:{line}",
+    "quoted": lambda _, line: "> " + line,
+    "indented": lambda _, line: "    " + line,
+}
+
+
+@pytest.mark.parametrize("name", USABLE)
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_file_behind_a_prefix_is_the_same_machine(name: str, prefix: str, tmp_path: Path) -> None:
+    lines = (DATA / name).read_text().splitlines()
+    path = tmp_path / Path(name).name
+    path.write_text("".join(PREFIXES[prefix](i, line) + "\n" for i, line in enumerate(lines, 1)))
+    found, expected = read_topology(path).machines, read_topology(DATA / name).machines
+    assert [m.facts for m in found] == [m.facts for m in expected]
+    assert [m.cluster and m.cluster.num_devices for m in found] == [
+        m.cluster and m.cluster.num_devices for m in expected
+    ]
