@@ -25,12 +25,14 @@ def ddp_hook(*, algorithm: str = "ring", group: dist.ProcessGroup | None = None,
 
     Parameters
     ----------
-    group : the model's process group, where it is not the default one.
+    group : the model's process group, where it is not the default one; torch's own hooks take it as the state they
+        are registered with, and so does this one.
     settings : as for `all_reduce`: reduce_dtype, timeout, checks, and the algorithm's own options.
     """
 
     def hook(state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        handle = all_reduce(bucket.buffer(), "avg", group, True, algorithm=algorithm, **settings)
+        over = state if group is None and isinstance(state, dist.ProcessGroup) else group
+        handle = all_reduce(bucket.buffer(), "avg", over, True, algorithm=algorithm, **settings)
         assert handle is not None
         return handle.get_future()
 

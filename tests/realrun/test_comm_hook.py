@@ -49,6 +49,42 @@ def test_training_with_the_hook_equals_plain_ddp_and_one_process(rank_pool, worl
     assert torch.allclose(hooked[0], alone, rtol=0, atol=1e-5)
 
 
+def half_of_the_ranks(as_state: bool) -> tuple[list[float], list[float]]:
+    """Gradient of a model of two ranks each, by plain DDP and with the hook; unused layers and no_sync on the way."""
+    halves = [torch.distributed.new_group([0, 1]), torch.distributed.new_group([2, 3])]
+    rank = torch.distributed.get_rank()
+    group, found = halves[rank // 2], []
+    for hooked in (False, True):
+        torch.manual_seed(0)
+        layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 1)]).to(torch.bfloat16)
+        model = DistributedDataParallel(_Some(layers), process_group=group, find_unused_parameters=True)
+        if hooked and as_state:
+            model.register_comm_hook(group, realrun.ddp_hook(algorithm="halving_doubling"))
+        elif hooked:
+            model.register_comm_hook(None, realrun.ddp_hook(algorithm="halving_doubling", group=group))
+        image = torch.full((1, 8), float(rank + 1), dtype=torch.bfloat16)
+        with model.no_sync():
+            model(image).sum().backward()
+        model(image).sum().backward()
+        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).tolist())
+    return found[0], found[1]
+
+
+class _Some(nn.Module):
+    def __init__(self, layers: nn.ModuleList) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.layers[1](image)
+
+
+@pytest.mark.parametrize("as_state", [True, False])
+def test_groups_unused_layers_accumulation_and_bf16_go_as_in_plain_ddp(rank_pool, as_state):
+    for plain, hooked in rank_pool(4).run(half_of_the_ranks, as_state):
+        assert hooked == plain
+
+
 @pytest.mark.slow
 def test_the_example_trains_under_torchrun():
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLE)]
