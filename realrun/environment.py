@@ -72,7 +72,7 @@ def gpus() -> list[dict[str, Any]]:
 
 def nics() -> list[dict[str, Any]]:
     """Network interfaces: name, speed in bytes/s where the driver tells, MTU, state, driver."""
-    return [_nic(path) for path in sorted(_NET.iterdir())] if _NET.is_dir() else []
+    return [_nic(_NET / name) for name in sorted(name for _, name in socket.if_nameindex())]
 
 
 def _nic(path: Path) -> dict[str, Any]:

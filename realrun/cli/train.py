@@ -61,11 +61,17 @@ def command(
 
 
 def _run(asked: SimpleNamespace) -> None:
+    from realrun.launch import detect
     from simnet.units import Dimension, parse
 
     job = _job(asked)
     limit = parse(asked.timeout, Dimension.TIME, name="--timeout")
-    _print(_rows(job, asked.ranks, asked.backend, limit), json=asked.json)
+    rows, launch = _rows(job, asked.ranks, asked.backend, limit), detect()
+    if launch is not None and launch.rank > 0:
+        for _ in rows:  # only rank 0 has anything to tell
+            pass
+        return
+    _print(rows, json=asked.json)
 
 
 def _job(asked: SimpleNamespace) -> Job:

@@ -45,6 +45,20 @@ def test_train_prints_a_table_and_says_when_nothing_is_left(
     assert "no epoch is left" in printed.err
 
 
+@pytest.mark.parametrize(("rank", "told"), [("0", "no epoch is left"), ("1", "")])
+def test_only_rank_0_of_a_launched_run_tells_anything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: str, told: str
+) -> None:
+    for name, value in (("RANK", rank), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("realrun.cli.train._rows", lambda *_: iter([]))
+    assert _run(monkeypatch, *TINY) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert told in printed.err
+    assert bool(printed.err) == bool(told)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
