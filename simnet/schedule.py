@@ -179,6 +179,10 @@ def chunk_bounds(count: int, num_chunks: int) -> IntArray:
 def transfer_elements(step: Step, schedule: Schedule, bounds: IntArray) -> IntArray:
     """Elements each transfer of a step moves, shape (num_transfers,).
 
+    Parameters
+    ----------
+    bounds : first element of each chunk and the end; those of scratch may follow
+
     Raises
     ------
     InvalidInput : a transfer moves between chunks of different sizes (count not divisible by num_chunks).
@@ -187,8 +191,9 @@ def transfer_elements(step: Step, schedule: Schedule, bounds: IntArray) -> IntAr
     dst_size = _range_elements(step.dst_chunk, step.count, schedule, bounds)
     if not np.array_equal(src_size, dst_size):
         raise InvalidInput(
-            f"{schedule.name} moves data between chunks of different sizes: {int(bounds[-1])} elements do not "
-            f"divide into {schedule.num_chunks} equal chunks; use a multiple of {schedule.num_chunks}"
+            f"{schedule.name} moves data between chunks of different sizes: "
+            f"{int(bounds[schedule.num_chunks])} elements do not divide into {schedule.num_chunks} "
+            f"equal chunks; use a multiple of {schedule.num_chunks}"
         )
     return src_size
 
@@ -196,12 +201,13 @@ def transfer_elements(step: Step, schedule: Schedule, bounds: IntArray) -> IntAr
 def _range_elements(first: IntArray, count: IntArray, schedule: Schedule, bounds: IntArray) -> IntArray:
     if schedule.num_scratch == 0:
         return bounds[first + count] - bounds[first]
-    if int(bounds[-1]) % schedule.num_chunks:
+    elements = int(bounds[schedule.num_chunks])
+    if elements % schedule.num_chunks:
         raise InvalidInput(
-            f"{schedule.name} uses scratch chunks: {int(bounds[-1])} elements do not divide into "
+            f"{schedule.name} uses scratch chunks: {elements} elements do not divide into "
             f"{schedule.num_chunks} equal chunks; use a multiple of {schedule.num_chunks}"
         )
-    return count * (int(bounds[-1]) // schedule.num_chunks)
+    return count * (elements // schedule.num_chunks)
 
 
 def validate(schedule: Schedule) -> Schedule:

@@ -91,24 +91,34 @@ class _Rank:
         for cell in cells:
             self._of(cell).readers.append(place)
 
-    def receive(self, t: Transfer, staged: int | None) -> None:
-        """Receive a transfer, into scratch first where `staged` gives a place there."""
-        peer, cells = ("recv", t.src, t.channel), range(t.dst_chunk, t.dst_chunk + t.count)
-        needs = [use for cell in cells for use in (self._of(cell).writer, *self._of(cell).readers)]
-        if staged is None:
-            word = "rrc" if t.op == Op.REDUCE else "r"
-            self._wrote(cells, self._put(peer, _Line(word, t.dst_chunk, t.dst_chunk, t.count), needs))
-            return
+    def receive(self, t: Transfer) -> None:
+        """Receive a transfer where it belongs."""
+        cells = range(t.dst_chunk, t.dst_chunk + t.count)
+        word = "rrc" if t.op == Op.REDUCE else "r"
+        line = _Line(word, t.dst_chunk, t.dst_chunk, t.count)
+        self._wrote(cells, self._put(("recv", t.src, t.channel), line, self._users(cells)))
+
+    def land(self, t: Transfer, staged: int) -> None:
+        """Receive a transfer into free scratch, `staged` places on."""
         first = self.first_free + staged
         self.scratch = max(self.scratch, first + t.count - self.num_chunks)
         landing = range(first, first + t.count)
-        free = [use for cell in landing for use in (self._of(cell).writer, *self._of(cell).readers)]
-        self._wrote(landing, self._put(peer, _Line("r", first, first, t.count), free))
-        word = "re" if t.op == Op.REDUCE else "cpy"
-        place = self._put(peer, _Line(word, first, t.dst_chunk, t.count), needs)
+        line = _Line("r", first, first, t.count)
+        self._wrote(landing, self._put(("recv", t.src, t.channel), line, self._users(landing)))
+
+    def move(self, t: Transfer, staged: int) -> None:
+        """Bring what landed to its place."""
+        first = self.first_free + staged
+        cells, landing = range(t.dst_chunk, t.dst_chunk + t.count), range(first, first + t.count)
+        needs = [self._of(cell).writer for cell in landing]
+        line = _Line("re" if t.op == Op.REDUCE else "cpy", first, t.dst_chunk, t.count)
+        place = self._put(("recv", t.src, t.channel), line, [*needs, *self._users(cells)])
         for cell in landing:
             self._of(cell).readers.append(place)
         self._wrote(cells, place)
+
+    def _users(self, cells: range) -> list[Place | None]:
+        return [use for cell in cells for use in (self._of(cell).writer, *self._of(cell).readers)]
 
     def _of(self, cell: int) -> _Use:
         return self.use.setdefault(cell, _Use())
@@ -141,10 +151,16 @@ def _add(ranks: list[_Rank], step: Step) -> None:
         ranks[t.src].send(t)
         sent |= {(t.src, chunk) for chunk in range(t.src_chunk, t.src_chunk + t.count)}
     staged = [0] * len(ranks)
+    landed: list[tuple[Transfer, int]] = []
     for t in step.transfers():
-        clash = any((t.dst, chunk) in sent for chunk in range(t.dst_chunk, t.dst_chunk + t.count))
-        ranks[t.dst].receive(t, staged[t.dst] if clash else None)
-        staged[t.dst] += t.count if clash else 0
+        if any((t.dst, chunk) in sent for chunk in range(t.dst_chunk, t.dst_chunk + t.count)):
+            landed.append((t, staged[t.dst]))
+            ranks[t.dst].land(*landed[-1])
+            staged[t.dst] += t.count
+        else:
+            ranks[t.dst].receive(t)
+    for t, place in landed:
+        ranks[t.dst].move(t, place)
 
 
 def _lines(schedule: Schedule, ranks: list[_Rank], limits: str) -> Iterator[str]:

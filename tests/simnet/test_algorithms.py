@@ -199,3 +199,26 @@ def test_a_machine_gives_what_no_option_says_and_changes_nothing_that_one_does()
     assert on_nodes("torus2d", 240, 4, {"grid": (15, 16)}) == {"grid": (15, 16)}
     assert on_nodes("hierarchical", 12, 4, {"leaders": 2}) == {"leaders": 2, "ranks_per_node": 4}
     assert on_nodes("hierarchical", 6, 4, {}) == on_nodes("ring", 12, 4, {}) == {}
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 6, 7, 13, 64, 100, 101])
+def test_bruck_all_to_all_is_done_in_log2_steps_and_moves_each_block_by_the_bits_of_its_distance(
+    world_size: int,
+) -> None:
+    steps = list(build("bruck_all_to_all", world_size).expand())
+    assert len(steps) == (world_size - 1).bit_length() - (world_size == 3)
+    blocks = sum(int(step.count[step.src == 0].sum()) for step in steps)
+    assert blocks == sum(distance.bit_count() for distance in range(world_size))
+
+
+def test_bruck_all_to_all_beats_pairs_where_latency_counts_and_not_where_bytes_do() -> None:
+    paths = UniformPaths(64, 1e-6, 12.5e9)
+    for elements, winner in ((1, "bruck_all_to_all"), (100_000, "pairwise_all_to_all")):
+        names = ("bruck_all_to_all", "pairwise_all_to_all")
+        times = {name: engine.run(build(name, 64), 64 * elements, paths, AlphaBeta()).time for name in names}
+        assert min(times, key=lambda name: times[name]) == winner
+
+
+def test_bruck_all_to_all_of_many_ranks_is_refused_with_what_takes_them() -> None:
+    with pytest.raises(Unsupported, match="2048 ranks, got 2049; try pairwise_all_to_all or direct_all_to_all"):
+        build("bruck_all_to_all", 2049)

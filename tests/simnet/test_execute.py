@@ -50,3 +50,12 @@ def test_all_to_all_refuses_buffers_whose_chunks_differ_in_size() -> None:
 def test_inputs_without_one_row_per_rank_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"one row per rank, shape \(4, count\), got \(3, 8\)"):
         execute(build("ring", 4), np.zeros((3, 8)))
+
+
+def test_scratch_chunks_are_as_large_as_others_whatever_the_count() -> None:
+    schedule = build("bruck_all_to_all", 5)
+    assert schedule.num_scratch
+    rng = np.random.default_rng(5)
+    data = rng.integers(0, 1000, (5, 15))
+    found = execute(schedule, data)
+    assert np.array_equal(found, data.reshape(5, 5, 3).transpose(1, 0, 2).reshape(5, 15))

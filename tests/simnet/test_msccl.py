@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from simnet.importers.msccl import parse_msccl, read_msccl
 from simnet.interpreters.check import check
 from simnet.programs.lowering import to_schedule
 from simnet.programs.values import check_program
+from simnet.schedule import Step
 from simnet.verification import read_schedule, schedules, verify_program
 
 DATA = Path(__file__).parent.parent / "data" / "msccl"
@@ -56,6 +58,15 @@ def test_programs_written_and_read_again_still_hold_without_buffering(name: str)
         program = parse_msccl("\n".join(write_msccl(schedule)))
         check_program(program, slots=0)
         check(to_schedule(program, slots=0))
+
+
+def test_several_ranges_of_one_message_need_no_buffering_in_any_order() -> None:
+    """What lands in scratch is moved after the whole step was received, or ranks would wait for each other."""
+    schedule = build("bruck_all_to_all", 4)
+    backwards = [Step(*(getattr(step, column.name)[::-1] for column in fields(Step))) for step in schedule.expand()]
+    turned = replace(schedule, items=lambda: iter(backwards))
+    check(turned)
+    check_program(parse_msccl("\n".join(write_msccl(turned))), slots=0)
 
 
 def test_a_written_program_states_sizes_and_collective() -> None:
