@@ -12,12 +12,13 @@ from simnet import compute
 from simnet.catalog.loader import Folder
 from simnet.errors import InvalidInput
 from simnet.hardware import Cluster
+from simnet.intervals import Inputs, Interval, known_variation
 from simnet.recipe import Recipe, constant
 from simnet.recipe import find as find_recipe
 from simnet.results import Span
 from simnet.run import Run, time_to_train
 from simnet.scenario import BatchNorm, Scenario
-from simnet.step_model import Inputs, Interval, StepModel, known_variation
+from simnet.step_model import StepModel
 from simnet.stragglers import Failures
 from simnet.training import StepTimes
 from simnet.units import Bytes, Seconds

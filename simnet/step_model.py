@@ -7,14 +7,11 @@ and how far ranks differ. The same input has the same draws in a job and in the 
 from __future__ import annotations
 
 import math
-import tomllib
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from importlib import resources
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,9 +26,10 @@ from simnet.costs import registry as costs
 from simnet.costs.fitted import of_profile
 from simnet.costs.model import CostModel
 from simnet.errors import InvalidInput
-from simnet.exchange import SIGMAS, Prices, price, scaled
+from simnet.exchange import Prices, price, scaled
 from simnet.hardware import Cluster, Device
 from simnet.image_input import batch_interval, slow_stage
+from simnet.intervals import Inputs, Interval, known_variation
 from simnet.measured_layers import LayerTimes, read_layer_times
 from simnet.profile_prices import NCCL, price_nccl, profile_of
 from simnet.results import Profile
@@ -48,68 +46,6 @@ SCALING_KERNELS = 1
 KERNEL_LAUNCH = 5e-6
 """Launch of one small kernel, s. A profile's `launch` is that of a whole layer: several kernels and the
 framework's own work. Source: Gray, Getting Started with CUDA Graphs, NVIDIA developer blog, 2019."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A predicted number and its 80 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, value: float, draws: FloatArray) -> Interval:
-        """Central value, with the interval stretched to hold it."""
-        low, high = np.quantile(draws, [0.1, 0.9])
-        return cls(value, float(min(low, value)), float(max(high, value)))
-
-    def columns(self, name: str) -> dict[str, float]:
-        """Columns of a row: the value under its name, its ends with `_low` and `_high` added."""
-        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Random numbers by the name of what they stand for; the same name gives the same draws.
-
-    Names in `others` stand for something else here than elsewhere, and have draws of their own.
-    """
-
-    seed: int
-    size: int
-    others: tuple[str, ...] = ()
-
-    def apart(self, *names: str) -> Inputs:
-        """Return the same numbers but for those of some names, which are drawn by themselves."""
-        return replace(self, others=(*self.others, *names))
-
-    def normal(self, name: str) -> FloatArray:
-        """Standard normal numbers, (size,)."""
-        return self._generator(name).standard_normal(self.size)
-
-    def lognormal(self, name: str, interval: Interval) -> FloatArray:
-        """Numbers whose logs are normal, 80 % of them in the interval; all equal where it has no width."""
-        if interval.low == interval.high:
-            return np.full(self.size, interval.value)
-        middle, width = np.log(interval.low * interval.high) / 2, np.log(interval.high / interval.low) / SIGMAS
-        return np.exp(middle + width * self.normal(name))
-
-    def uniform(self, name: str) -> FloatArray:
-        """Numbers from 0 to 1, (size,)."""
-        return self._generator(name).random(self.size)
-
-    def _generator(self, name: str) -> np.random.Generator:
-        own = f"another {name}" if name in self.others else name
-        return np.random.default_rng([self.seed, zlib.crc32(own.encode())])
-
-
-@cache
-def known_variation() -> dict[str, Interval]:
-    """What the catalogue says about ranks and runs that differ, by name."""
-    text = resources.files("simnet").joinpath("catalog/profiles/variation.toml").read_text(encoding="utf-8")
-    tables = {name: table for name, table in tomllib.loads(text).items() if isinstance(table, dict)}
-    return {name: Interval(table["value"], table["low"], table["high"]) for name, table in tables.items()}
 
 
 class StepModel:

@@ -9,9 +9,10 @@ from typing import Any
 from simnet.catalog.loader import Folder
 from simnet.changes import RULES, Change, parse_change
 from simnet.errors import InvalidInput, SimnetError
+from simnet.intervals import Interval
 from simnet.prediction import StepPrediction, step_of
 from simnet.scenario import Scenario
-from simnet.step_model import Interval, StepModel
+from simnet.step_model import StepModel
 from simnet.workload import ITEM_BYTES
 
 

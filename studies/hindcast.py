@@ -17,9 +17,10 @@ import numpy as np
 
 from simnet import metrics
 from simnet.errors import SimnetError
+from simnet.intervals import Interval
 from simnet.prediction import efficiencies, run_of, step_of, with_devices
 from simnet.scenario import Job, Scenario, load_scenario
-from simnet.step_model import Interval, StepModel
+from simnet.step_model import StepModel
 from studies.compute import MODELS, PRECISIONS, STACKS
 from studies.facts import Fact, of_kind
 from studies.study import Claim, Picture, Result, Table

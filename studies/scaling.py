@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from simnet.compute import ComputeProfile, Fit, load_profile
+from simnet.intervals import Interval, known_variation
 from simnet.scenario import Scenario, Variation, load_scenario
-from simnet.step_model import Interval, StepModel, known_variation
+from simnet.step_model import StepModel
 from studies.study import Claim, Result, Table
 
 DEVIATION_TO_80 = 1.2816 * 1.4826

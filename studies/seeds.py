@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from simnet.intervals import Interval
 from simnet.prediction import RunPrediction, efficiencies, predict_run, recipe_of, run_of, with_devices
 from simnet.scenario import Scenario, load_scenario
-from simnet.step_model import Interval, StepModel
+from simnet.step_model import StepModel
 from studies.facts import find
 from studies.study import Claim, Picture, Result, Table
 

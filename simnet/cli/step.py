@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from simnet.exchange import ApproximationError
     from simnet.explain import BottleneckLink
+    from simnet.intervals import Interval
     from simnet.prediction import StepPrediction
-    from simnet.step_model import Interval, StepModel
+    from simnet.step_model import StepModel
     from simnet.whatif import Outcome
 
 DRAWS_HELD = 20

@@ -10,6 +10,7 @@ from simnet.cli.options import LayerTimes, Profile
 
 if TYPE_CHECKING:
     from simnet.prediction import RunPrediction
+    from simnet.run import Bill
     from simnet.step_model import StepModel
     from simnet.stragglers import Failures
 
@@ -23,14 +24,27 @@ def command(
     accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
     base: Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")] = None,
     price_per_hour: Annotated[str | None, typer.Option(help="Rent of a node for an hour, such as '12 USD'.")] = None,
+    node_price: Annotated[
+        str | None, typer.Option(help="Price of a node, such as '129000 USD', in place of the catalogue's.")
+    ] = None,
+    node_power: Annotated[
+        str | None, typer.Option(help="Power of a node, such as '1.6 kW', in place of the catalogue's; needs --pue.")
+    ] = None,
     pue: Annotated[
         float | None, typer.Option(help="Site overhead on the power of the nodes; 1 counts nodes alone.")
     ] = None,
     node_mtbf: Annotated[
         str | None, typer.Option(help="Mean time between failures of a node, such as '5000 h'; none by default.")
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="Time to write a checkpoint, where nodes fail.")] = "30 s",
-    restart: Annotated[str, typer.Option(help="Time to start again after a failure.")] = "5 min",
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Time to write a checkpoint, where nodes fail; '30 s' by default.")
+    ] = None,
+    checkpoint_every: Annotated[
+        str | None, typer.Option(help="Useful time between checkpoints; by default what costs least.")
+    ] = None,
+    restart: Annotated[
+        str | None, typer.Option(help="Time to start again after a failure; '5 min' by default.")
+    ] = None,
     catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -46,8 +60,9 @@ def command(
     asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
     asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
     model = StepModel(asked, catalog=catalog)
-    found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, restart))
-    row = _row(model, found, price_per_hour, pue) | _efficiencies(model, found, base)
+    found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, checkpoint_every, restart))
+    cost = _bill(model, found, price_per_hour=price_per_hour, node_price=node_price, node_power=node_power, pue=pue)
+    row = _row(model, found, cost) | _efficiencies(model, found, base)
     if json:
         from simnet.cli.app import print_json
 
@@ -56,34 +71,66 @@ def command(
     _print(row)
 
 
-def _failures(model: StepModel, mtbf: str | None, checkpoint: str, restart: str) -> Failures | None:
+def _failures(
+    model: StepModel, mtbf: str | None, checkpoint: str | None, every: str | None, restart: str | None
+) -> Failures | None:
+    from simnet.errors import InvalidInput
     from simnet.stragglers import Failures
     from simnet.units import Dimension, parse
 
+    named = {"--checkpoint": checkpoint, "--checkpoint-every": every, "--restart": restart}
     if mtbf is None:
+        for name, text in named.items():
+            if text is not None:
+                raise InvalidInput(f"{name} is about nodes that fail, got {text} and no --node-mtbf; give it as well")
         return None
-    named = {"--node-mtbf": mtbf, "--checkpoint": checkpoint, "--restart": restart}
-    times = {name: parse(text, Dimension.TIME, name=name) for name, text in named.items()}
-    nodes = -(-model.scenario.job.devices // model.cluster.node.num_devices)
-    return Failures(times["--node-mtbf"], nodes, times["--checkpoint"], times["--restart"])
+    known = {"--node-mtbf": mtbf, "--checkpoint": checkpoint or "30 s", "--restart": restart or "5 min"}
+    times = {name: parse(text, Dimension.TIME, name=name) for name, text in known.items()}
+    interval = None if every is None else parse(every, Dimension.TIME, name="--checkpoint-every")
+    if times["--checkpoint"] == 0 and interval is None:
+        raise InvalidInput("checkpoints that take 0 s may as well be written all the time; give --checkpoint-every")
+    return Failures(times["--node-mtbf"], _nodes(model), times["--checkpoint"], times["--restart"], interval)
 
 
-def _row(model: StepModel, found: RunPrediction, price_per_hour: str | None, pue: float | None) -> dict[str, Any]:
-    from simnet.run import Base, bill
-    from simnet.run import row as run_row
+def _bill(
+    model: StepModel, found: RunPrediction, *, price_per_hour: str | None, node_price: str | None,
+    node_power: str | None, pue: float | None,
+) -> Bill:  # fmt: skip
+    from simnet.errors import InvalidInput
+    from simnet.run import bill
     from simnet.units import Dimension, parse
 
     node = model.cluster.node
-    nodes = -(-model.scenario.job.devices // node.num_devices)
     rent = None if price_per_hour is None else parse(price_per_hour, Dimension.MONEY, name="--price-per-hour")
-    cost = bill(
-        found.run.time_s, nodes, node_price=node.price.value if node.price else None, node_price_per_hour=rent,
-        node_power=node.power.value if node.power and pue is not None else None, pue=pue,
+    price = node.price.value if node.price else None
+    price = price if node_price is None else parse(node_price, Dimension.MONEY, name="--node-price")
+    power = node.power.value if node.power else None
+    power = power if node_power is None else parse(node_power, Dimension.POWER, name="--node-power")
+    if pue is not None and power is None:
+        raise InvalidInput(
+            f"the catalogue has no power of a node of {model.cluster.name}, needed for --pue {pue:g}; give --node-power"
+        )
+    if pue is None and node_power is not None:
+        raise InvalidInput(f"--node-power {node_power} needs the site's --pue beside it; 1.0 counts nodes alone")
+    return bill(
+        found.run.time_s, _nodes(model), node_price=price, node_price_per_hour=rent,
+        node_power=None if pue is None else power, pue=pue,
     )  # fmt: skip
+
+
+def _nodes(model: StepModel) -> int:
+    return -(-model.scenario.job.devices // model.cluster.node.num_devices)
+
+
+def _row(model: StepModel, found: RunPrediction, cost: Bill) -> dict[str, Any]:
+    from simnet.run import Base
+    from simnet.run import row as run_row
+
+    size = model.cluster.node.num_devices
     base = found.step.samples_per_s.value / found.step.devices / found.step.efficiency_node.value
-    row = run_row(found.run, base=Base("one node", node.num_devices, base * node.num_devices), cost=cost)
-    extra = {"scenario": model.scenario.name, "cluster": model.cluster.name, "nodes": nodes, "basis": found.step.basis}
-    return {**extra, **row, "low_s": found.time_s.low, "high_s": found.time_s.high}
+    row = run_row(found.run, base=Base("one node", size, base * size), cost=cost)
+    extra = {"scenario": model.scenario.name, "cluster": model.cluster.name, "nodes": _nodes(model)}
+    return {**extra, "basis": found.step.basis, **row, "low_s": found.time_s.low, "high_s": found.time_s.high}
 
 
 def _efficiencies(model: StepModel, found: RunPrediction, base: int | None) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from simnet.cli.app import command_line
 from simnet.errors import InvalidInput
 from simnet.explain import bottleneck, critical_path
 from simnet.exporters.step_trace import step_trace
+from simnet.intervals import Interval
 from simnet.prediction import predict_step
 from simnet.profiles import write_profile
 from simnet.results import Fitted, Profile, Segment
 from simnet.scenario import Exchange, Input, Job, Scenario, load_scenario
-from simnet.step_model import Interval, StepModel
+from simnet.step_model import StepModel
 from simnet.whatif import best_changes, whatif
 from tests.simnet.pace import slowness
 

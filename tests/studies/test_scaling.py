@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simnet.step_model import known_variation
+from simnet.intervals import known_variation
 from studies import facts, scaling
 
 

@@ -131,3 +131,56 @@ def test_accumulation_makes_room_for_a_batch_that_does_not_fit() -> None:
     assert (row["batch"], row["largest_batch"], row["ranks"]) == (8192, 16384, 32)
     with pytest.raises(InvalidInput, match=r"job\.accumulation of scenario 'smith-tpu' must be 1 or more"):
         run(*few, "--accumulation", "0")
+
+
+GOYAL = ("train", "--scenario", "goyal-256")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--checkpoint", "1 h"), "--checkpoint is about nodes that fail, got 1 h and no --node-mtbf"),
+        (("--restart", "1 h"), "--restart is about nodes that fail"),
+        (("--node-mtbf", "5000 h", "--checkpoint", "0 s"), "give --checkpoint-every"),
+        (("--node-mtbf", "5000"), "--node-mtbf needs a unit"),
+        (("--node-mtbf", "0 h"), "failures need mtbf above 0 s"),
+        (("--node-mtbf", "5000 h", "--restart", "1 GB"), "--restart has a unit of another kind"),
+        (("--base", "0"), "a base must be 1 to 352 devices of big-basin, got 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_a_run_cannot_be_asked_is_refused(arguments: tuple[str, ...], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        run(*GOYAL, *arguments)
+
+
+def test_price_and_power_of_a_node_are_the_catalogues_or_ones_own() -> None:
+    ying = ("train", "--scenario", "ying-1024", "--devices", "64")
+    with pytest.raises(InvalidInput, match=r"no power of a node of tpu-v3-pod, needed for --pue 1\.1"):
+        run(*ying, "--pue", "1.1")
+    with pytest.raises(InvalidInput, match="--node-power 450 W needs the site's --pue"):
+        run(*ying, "--node-power", "450 W")
+    (row,) = rows(
+        *ying, "--pue", "1.1", "--node-power", "450 W", "--node-price", "8000 USD", "--price-per-hour", "8 USD"
+    )
+    assert row["energy_j"] == pytest.approx(64 * 450 * row["time_s"] * 1.1)
+    assert row["purchase_usd"] == 64 * 8000
+    assert row["rental_usd"] == pytest.approx(64 * 8 * row["time_s"] / 3600)
+
+
+def test_failures_checkpoints_and_restarts_lengthen_a_run() -> None:
+    (plain,) = rows(*GOYAL)
+    failing = (*GOYAL, "--node-mtbf", "5000 h")
+    (best,), (often,) = rows(*failing), rows(*failing, "--checkpoint-every", "1 min")
+    assert plain["failures_s"] == 0 < best["failures_s"] < often["failures_s"]
+    assert best["time_s"] == pytest.approx(plain["time_s"] + best["failures_s"])
+
+
+def test_an_efficiency_against_any_base_is_shown_with_its_interval() -> None:
+    (row,) = rows(*GOYAL, "--base", "64")
+    assert (row["base_devices"], row["efficiency_base"]) == (64, "one node")
+    assert row["efficiency_base_devices_low"] <= row["efficiency_base_devices"] <= row["efficiency_base_devices_high"]
+    assert row["efficiency_device"] < row["efficiency_node"] < row["efficiency_base_devices"]
+    assert f"{row['efficiency_base_devices']:.1%} of 64 devices" in run(*GOYAL, "--base", "64")
+    (step,) = rows("step", "--scenario", "goyal-256", "--base", "64", "--no-advice")
+    assert step["efficiency_base_devices"] == row["efficiency_base_devices"]
