@@ -11,7 +11,7 @@ import contextlib
 import pickle
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
@@ -22,6 +22,7 @@ from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Seconds
 
 GRACE: Seconds = 2.0
+_LONGEST_GRACE: Seconds = 10.0
 
 
 class RankPool:
@@ -133,7 +134,8 @@ class RankPool:
             raise
 
     def _collect(self, timeout: Seconds | None) -> Iterator[Any]:
-        limit = None if timeout is None else time.monotonic() + timeout
+        began = time.monotonic()
+        limit = None if timeout is None else began + timeout
         self._results = [None] * self.ranks
         errors: dict[int, BaseException] = {}
         waiting = dict(enumerate(self._pipes))
@@ -153,7 +155,7 @@ class RankPool:
                 else:
                     errors[rank] = value
             if errors:
-                limit = time.monotonic() + GRACE
+                limit = time.monotonic() + _grace(errors, time.monotonic() - began)
         if errors:
             self._raise(errors)
 
@@ -201,3 +203,9 @@ class RankPool:
         for pipe in self._pipes:
             pipe.close()
         self._kill()
+
+
+def _grace(errors: Mapping[int, BaseException], taken: Seconds) -> Seconds:
+    """How long to wait for the other ranks: those that may fail alike take longer where many share few cores."""
+    alike = not any(isinstance(error, Incomplete) for error in errors.values())
+    return min(max(GRACE, 2 * taken), _LONGEST_GRACE) if alike else GRACE

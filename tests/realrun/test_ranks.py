@@ -100,6 +100,18 @@ def test_an_error_that_all_ranks_raise_is_raised_here_and_the_pool_lives_on(rank
     assert pool.run(double, 4) == [8, 8]
 
 
+def refuse_in_turn(apart: float) -> None:
+    time.sleep(1.0 + apart * dist.get_rank())
+    raise InvalidInput("no such thing; ask for another")
+
+
+def test_ranks_that_fail_alike_one_after_another_raise_that_error(rank_pool, monkeypatch):
+    """As they do where many ranks share few cores."""
+    monkeypatch.setattr("realrun.ranks.GRACE", 0.1)
+    with pytest.raises(InvalidInput, match="no such thing"):
+        rank_pool(3).run(refuse_in_turn, 0.5)
+
+
 def test_a_function_inside_a_function_is_refused(rank_pool):
     with pytest.raises(InvalidInput, match="top level"):
         rank_pool(2).run(lambda: None)
