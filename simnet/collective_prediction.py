@@ -34,7 +34,8 @@ ITEM_SIZES = {
     "int64": 8, "uint64": 8,
 }  # fmt: skip
 
-_UNLIMITED = 1e15
+UNLIMITED = (1e15, 0.0)
+"""Bandwidth, bytes/s, and latency, s, of uniform ports where a profile alone says what messages cost."""
 
 _PARTITIONED = (Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.ALL_TO_ALL)
 
@@ -92,7 +93,7 @@ def predict_collective(
             fitted, place, given, ranks=ranks, ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype
         )  # fmt: skip
     if fitted is not None and cluster == "uniform" and bandwidth is None and latency is None:
-        bandwidth, latency = _UNLIMITED, 0.0
+        bandwidth, latency = UNLIMITED
     site = find_site(
         ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
         catalog=catalog,
@@ -182,6 +183,12 @@ def _models(cost: str | CostModel | None, profile: str | Path | Profile | None) 
     if fitted is not None and cost is not None:
         raise InvalidInput(f"cost and profile exclude each other, got {model.name} and {fitted.name}; leave one out")
     return model, fitted
+
+
+def priced(cost: str | CostModel | None, profile: str | Path | Profile | None) -> tuple[CostModel, float]:
+    """What a message costs, and s per byte added; parameters as for `predict_collective`."""
+    model, fitted = _models(cost, profile)
+    return (model, 0.0) if fitted is None else _prices(fitted)[0]
 
 
 def _prices(profile: Profile) -> list[tuple[CostModel, float]]:

@@ -7,7 +7,7 @@ the schedule takes, which other all-reduces in flight can hide, and `transfer`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -316,18 +316,27 @@ def approximation_error(
     """Time an all-reduce both ways, with every uncertain link drawn anew each time; slow above 100,000 messages."""
     schedule = schedule_of(algorithm, ranks, options)
     count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
+    places = (paths_of(drawn(cluster, rng), ranks, slow_links) for _ in range(draws))
+    return held_against_simulation(schedule, count, places, cost, itemsize=itemsize)
+
+
+def held_against_simulation(
+    schedule: Schedule, count: int, places: Iterable[Paths], cost: CostModel, *, itemsize: int, gamma: float = 0.0
+) -> ApproximationError:
+    """Time a schedule on each of several paths by static share and by simulation."""
     errors = []
-    for _ in range(draws):
-        paths = paths_of(_drawn(cluster, rng), ranks, slow_links)
+    for paths in places:
         approximate, simulated = (
-            float(np.max(engine.run(schedule, count, paths, cost, itemsize=itemsize, engine=name).time))
+            float(np.max(engine.run(
+                schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, engine=name, bracket=False
+            ).time))
             for name in ("estimate", "simulate")
-        )
+        )  # fmt: skip
         errors.append(approximate / simulated - 1)
-    return ApproximationError(ranks, draws, float(np.median(errors)), float(max(errors, key=abs)))
+    return ApproximationError(schedule.world_size, len(errors), float(np.median(errors)), float(max(errors, key=abs)))
 
 
-def _drawn(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+def drawn(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """The cluster with bandwidth and latency of every wire drawn from their intervals."""
     factors: dict[str, dict[str, float]] = {"bandwidth": {}, "latency": {}}
     for name, wire in cluster.wires().items():

@@ -38,6 +38,12 @@ def command(
     profile: Annotated[
         Path | None, typer.Option(help="What `simnet calibrate` wrote, in place of alpha and beta.")
     ] = None,
+    simulate_draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Where rows are not exact: hold the largest of them against simulation on so many draws of the links."
+        ),
+    ] = None,
     catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per size.")] = False,
 ) -> None:
@@ -46,26 +52,38 @@ def command(
         _choose(
             ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, ranks_per_node=ranks_per_node,
             catalog=catalog, sizes=sizes, dtype=dtype, cost=cost, json=json,
-            unused={"grid": grid, "profile": profile},
+            unused={"grid": grid, "profile": profile, "simulate-draws": simulate_draws},
         )  # fmt: skip
         return
-    from simnet.cli.app import print_json
+    from simnet.approximation import approximation_of
+    from simnet.cli.app import print_json, record
     from simnet.collective_prediction import predict_collective
     from simnet.costs.registry import of_text
+    from simnet.errors import InvalidInput
     from simnet.tables import nccl_table
     from simnet.verification import read_schedule
 
-    rows = predict_collective(
-        ranks=ranks, cluster=cluster, bandwidth=bandwidth, latency=latency, grid=grid,
-        algorithm=read_schedule(Path(algorithm)) if algorithm and algorithm.endswith(".xml") else algorithm,
-        ranks_per_node=ranks_per_node, sizes=sizes, dtype=dtype, engine=engine, profile=profile, catalog=catalog,
-        cost=None if cost is None else of_text(cost),
-    )  # fmt: skip
+    if simulate_draws is not None and simulate_draws < 1:
+        raise InvalidInput(f"--simulate-draws must be 1 or more, got {simulate_draws}")
+    asked: dict[str, Any] = {
+        "ranks": ranks, "cluster": cluster, "bandwidth": bandwidth, "latency": latency, "grid": grid,
+        "algorithm": read_schedule(Path(algorithm)) if algorithm and algorithm.endswith(".xml") else algorithm,
+        "ranks_per_node": ranks_per_node, "profile": profile, "catalog": catalog,
+        "cost": None if cost is None else of_text(cost),
+    }  # fmt: skip
+    rows = predict_collective(**asked, sizes=sizes, dtype=dtype, engine=engine)
+    error = None if simulate_draws is None else approximation_of(rows, simulate_draws, **asked)
     if json:
-        print_json(rows)
+        held = [] if error is None else [{"kind": "approximation", **record(error)}]
+        print_json([*rows, *held])
         return
     for line in nccl_table(rows):
         print(line)
+    if error is not None:
+        print(f"# against simulation on {error.draws} draws of the links: median {error.median:+.1%}, "
+              f"largest {error.largest:+.1%}")  # fmt: skip
+    elif simulate_draws is not None:
+        print("# all rows are exact: there is nothing to hold against simulation")
 
 
 def _choose(

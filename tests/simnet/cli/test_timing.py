@@ -52,6 +52,29 @@ def test_another_cost_model_is_asked_for_by_name() -> None:
     assert tcp > 1.03 * plain
 
 
+SHARED = ("allreduce", "--cluster", "abci", "--ranks", "16", "--algorithm", "torus2d")
+
+
+def test_rows_that_are_not_exact_are_held_against_simulation_on_draws_when_asked() -> None:
+    asked = (*SHARED, "--engine", "estimate", "--sizes", "1000012,4000012", "--simulate-draws", "4")
+    *predicted, held = rows(*asked)
+    assert not predicted[-1]["exact"]
+    assert (held["kind"], held["ranks"], held["draws"]) == ("approximation", 16, 4)
+    assert 0 < abs(held["median"]) <= abs(held["largest"]) < 0.1
+    simulated = rows(*SHARED, "--engine", "simulate", "--sizes", "4000012")[0]["time_s"]
+    assert predicted[-1]["time_s"] / simulated - 1 == pytest.approx(held["median"], abs=0.03)
+    assert "# against simulation on 4 draws of the links: median" in run(*asked)
+
+
+def test_exact_rows_and_choices_are_not_held_against_simulation() -> None:
+    exact = run("allreduce", "--ranks", "4", *UNIFORM, "--sizes", "1M", "--simulate-draws", "4")
+    assert "all rows are exact: there is nothing to hold against simulation" in exact
+    with pytest.raises(InvalidInput, match="auto takes no --simulate-draws, got 4"):
+        run("allreduce", "--ranks", "4", *UNIFORM, "--algorithm", "auto", "--simulate-draws", "4")
+    with pytest.raises(InvalidInput, match="--simulate-draws must be 1 or more, got 0"):
+        run("allreduce", "--ranks", "4", *UNIFORM, "--simulate-draws", "0")
+
+
 def test_a_trace_of_millions_of_messages_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="trace fewer ranks"):
         run("trace", "--ranks", "2048", *UNIFORM, "--out", str(tmp_path / "trace.json"))
