@@ -11,17 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from simnet.importers.prefixes import without_prefixes
 from simnet.importers.record import Item, Line, Note, Skipped
 from simnet.results import Measurement
 from simnet.units import GIB, KIB, MIB, MS
 
 FORMAT = "DeepSpeed"
-MARKER = r"comm op: \w+ \| time|Comm\. Op +Message Size"
+MARKER = r"comm op:\s+\w+\s+\|\s+time|Comm\. Op\s+Message Size"
 _LINE = re.compile(
-    r"comm op: (\w+) \| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) (B|[KMG]B) \| algbw \(Gbps\): ([\d.]+) +\| "
-    r"busbw \(Gbps\): (\d+\.\d+)"
+    r"comm op:\s(\w+)\s\|\stime \(ms\):\s([\d.]+)\s\|\smsg size:\s([\d.]+)\s(B|[KMG]B)\s\|\salgbw \(Gbps\):\s([\d.]+)"
+    r"\s+\|\sbusbw \(Gbps\):\s(\d+\.\d+)"
 )
-_OP = re.compile(r"^(\w+)(?: \| \[Caller Func: .*\])?\s*$")
+_OP = re.compile(r"^\s*([a-z]\w*)(?: \| \[Caller Func: .*\])?\s*$")
 _ROW = re.compile(r"^\s+([\d.]+) (B|[KMG]B)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+\.\d\d)\s*$")
 _UNITS = {"B": 1, "KB": KIB, "MB": MIB, "GB": GIB}
 _NAMES = {
@@ -36,7 +37,7 @@ def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
     """One row per collective line or table row; rows of a few ms carry as many digits as were printed."""
     op, rows = "", 0
     yield Note("message sizes are printed to two decimals; printed bandwidths are not used")
-    for line in lines:
+    for line in without_prefixes(lines):
         item = None
         if match := _LINE.search(line.text):
             ranks = _ranks(match[1], float(match[5]), float(match[6]))

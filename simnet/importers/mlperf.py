@@ -16,7 +16,7 @@ from simnet.results import Measurement
 FORMAT = "MLPerf"
 MARKER = r":::MLLOG \{|:::MLPv\d"
 _JSON = re.compile(r":::MLLOG (\{.*)$")
-_OLD = re.compile(r":::MLPv[\d.]+ (\w+) ([\d.]+) \([^)]*\) (\w+)(?:: (.*))?$")
+_OLD = re.compile(r":::MLPv[\d.]+ (\w+) ([\d.]+) \([^)]*\) (\w+)(?:: (.*?))?\s*$")
 _KEPT = (
     "submission_benchmark", "submission_org", "submission_platform", "global_batch_size", "train_samples",
     "eval_samples", "gradient_accumulation_steps", "opt_name",

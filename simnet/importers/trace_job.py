@@ -8,10 +8,12 @@ Source: Trace Event Format; kineto, libkineto/src/output_json.cpp; mlcommons/cha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from simnet.errors import InvalidInput
 from simnet.importers.execution_trace import collective as chakra_collective
@@ -45,6 +47,11 @@ def read_trace_job(path: str | Path) -> TraceJob:
         raise InvalidInput(
             f"{path} holds no device work with a time, so it cannot be replayed; give a Kineto trace with kernels"
         )
+    if raw.untimed:
+        raise InvalidInput(
+            f"{path} holds {raw.untimed} pieces of device work without a time of 0 or more; a job with holes "
+            "cannot be replayed, export the trace again"
+        )
     if stream.cut:
         raise InvalidInput(f"{path} breaks off, and half a step cannot be replayed; export the trace again")
     return _kineto(path, raw, stream.header)
@@ -71,24 +78,40 @@ class _Raw:
     work: list[_Work] = field(default_factory=list)
     launches: dict[Any, Seconds] = field(default_factory=dict)
     steps: set[str] = field(default_factory=set)
+    untimed: int = 0
 
 
 def _take(event: Mapping[str, Any], raw: _Raw) -> None:
     category, time, args = event.get("cat"), event.get("ts"), event.get("args")
     name = str(event.get("name", ""))
-    if event.get("ph") != "X" or not isinstance(time, int | float):
+    if event.get("ph") != "X":
+        return
+    if not _is_time(time) or (category in _DEVICE_WORK and not _is_time(event.get("dur"))):
+        raw.untimed += category in _DEVICE_WORK
         return
     values = args if isinstance(args, dict) else {}
     if name.startswith("ProfilerStep#"):
         raw.steps.add(name)
     if category in ("cuda_runtime", "cuda_driver"):
         raw.launches[values.get("correlation")] = time * US
-    elif category in _DEVICE_WORK and isinstance(event.get("dur"), int | float):
+    elif category in _DEVICE_WORK:
         raw.work.append(_work(event, name, time * US, values))
 
 
+def _of_kernel(name: str) -> str:
+    """Kind of collective by the kernel's own name, where its arguments do not tell; its size stays unknown."""
+    match = re.search(r"AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv", name)
+    return (collective_of(match[0]) if match else None) or "unknown"
+
+
+def _is_time(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0
+
+
 def _work(event: Mapping[str, Any], name: str, start: Seconds, args: Mapping[str, Any]) -> _Work:
-    kind = collective_of(str(args.get("Collective name", ""))) if "nccl" in name.lower() else None
+    kind = None
+    if "nccl" in name.lower():
+        kind = collective_of(str(args.get("Collective name", ""))) or _of_kernel(name)
     ranks = args.get("Group size")
     return _Work(
         start, event["dur"] * US, (event.get("pid"), event.get("tid")), name, args.get("correlation"), kind,
@@ -102,7 +125,8 @@ def _kineto(path: Path, raw: _Raw, header: Mapping[str, Any]) -> TraceJob:
     streams = {name: index for index, name in enumerate(dict.fromkeys(work.stream for work in raw.work))}
     operations = tuple(_infer(raw, streams))
     info = header.get("distributedInfo")
-    world = info.get("world_size") if isinstance(info, dict) else None
+    told = info.get("world_size") if isinstance(info, dict) else None
+    world = int(str(told)) if str(told).isdigit() and int(str(told)) > 0 else None
     recorded = max(_end(work) for work in raw.work) - raw.work[0].start
     return TraceJob(str(path), operations, world, max(len(raw.steps), 1), tuple(_assumptions(operations)), recorded)
 
@@ -193,7 +217,7 @@ def _chakra(path: Path, nodes: Iterable[Any]) -> TraceJob:
 
 def _duration(node: Mapping[str, Any]) -> Seconds:
     value = node.get("duration_micros")
-    return value * US if isinstance(value, int | float) else 0.0
+    return value * US if _is_time(value) else 0.0
 
 
 def _listed(value: Any) -> list[Any]:

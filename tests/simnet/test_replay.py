@@ -159,6 +159,22 @@ def test_what_has_no_price_keeps_its_time_and_is_listed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_kernel_without_arguments_is_still_a_collective(tmp_path: Path) -> None:
+    events = [*kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", 20, 2, 50, 1)]
+    found = replay(read_jobs([written(tmp_path / "t.json", events, world_size="4")]), **UNIFORM)
+    assert (found.ranks, found.collectives_predicted_s) == (4, pytest.approx(50 * US))
+    assert "1 all_reduce without a size or a price keep recorded times" in found.assumptions
+
+
+@pytest.mark.parametrize("key", ["ts", "dur"])
+@pytest.mark.parametrize("value", [float("nan"), -1, None, "5"])
+def test_device_work_without_a_time_leaves_a_hole_and_is_refused(key: str, value: object, tmp_path: Path) -> None:
+    events = [*kernel("one", 7, 0, 10, 0), *kernel("two", 7, 20, 10, 0)]
+    events[-1][key] = value
+    with pytest.raises(InvalidInput, match="holds 1 pieces of device work without a time"):
+        read_jobs([written(tmp_path / "t.json", events)])
+
+
 def test_smaller_groups_keep_their_ranks_where_the_job_grows(tmp_path: Path) -> None:
     events = [*collective("allreduce", 2, ranks=2), *collective("allreduce", 100, ranks=4)]
     found = replay(read_jobs([written(tmp_path / "t.json", events)]), ranks=32, **UNIFORM)
