@@ -69,16 +69,17 @@ def command(
     if trace is not None:
         _write(trace, found)
     against = None if base is None else efficiency_against(model, base)
+    normed = _shared_statistics(model)
     error = None if found.exact else _held_against_simulation(model, simulate_draws)
     link = bottleneck_link(model)
     changes = best_changes(asked, catalog=catalog) if advice else []
     if json:
         other = {} if against is None else {"base_devices": base, **against.columns("efficiency_base_devices")}
-        print_json([_row(found, link, error, changes) | other])
+        print_json([_row(found, link, error, changes) | other | normed])
         return
     for part in (
         _summary(model, found, base, against),
-        _breakdown(found),
+        _breakdown(found, normed),
         _bottleneck(link),
         _basis(found, error),
         _advice(changes),
@@ -149,13 +150,30 @@ def _summary(model: StepModel, found: StepPrediction, base: int | None, against:
         yield f"  efficiency           {value.value:.1%} of {label}, 80 % within {value.low:.1%} to {value.high:.1%}"
 
 
-def _breakdown(found: StepPrediction) -> Iterator[str]:
+def _shared_statistics(model: StepModel) -> dict[str, Any]:
+    """Samples that are normalised together, and what sharing their statistics costs each layer, both passes, s."""
+    if model.scenario.batch_norm.group == 1 or model.scenario.job.devices == 1:
+        return {}
+    forward, backward = model.batch_norm()
+    cost = {
+        layer.name: float(f + b) for layer, f, b in zip(model.model.layers, forward, backward, strict=True) if f > 0
+    }
+    return {"normalisation_batch": model.scenario.normalisation_batch, "batch_norm_layers_s": cost}
+
+
+def _breakdown(found: StepPrediction, normed: dict[str, Any]) -> Iterator[str]:
     from simnet.explain import critical_path
     from simnet.units import format_duration
 
     yield "where the time goes"
     for name, seconds in found.parts_s.items():
         yield f"  {name.replace('_', ' '):<20} {seconds * 1e3:9.3f} ms  {seconds / found.step_s.value:6.1%}"
+    if normed:
+        cost = normed["batch_norm_layers_s"].values()
+        yield (
+            f"  batch norm over {normed['normalisation_batch']} samples: {len(cost)} layers, "
+            f"{format_duration(min(cost))} to {format_duration(max(cost))} each"
+        )
     if found.slow_stage not in ("", "device"):
         yield f"  the devices wait for their data: {found.slow_stage} is the slowest stage of the input pipeline"
     yield "critical path, of the slowest rank"

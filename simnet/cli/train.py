@@ -63,6 +63,7 @@ def command(
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, checkpoint_every, restart))
     cost = _bill(model, found, price_per_hour=price_per_hour, node_price=node_price, node_power=node_power, pue=pue)
     row = _row(model, found, cost) | _efficiencies(model, found, base)
+    row |= _ends(row, found, model, node_power)
     if json:
         from simnet.cli.app import print_json
 
@@ -133,6 +134,22 @@ def _row(model: StepModel, found: RunPrediction, cost: Bill) -> dict[str, Any]:
     return {**extra, "basis": found.step.basis, **row, "low_s": found.time_s.low, "high_s": found.time_s.high}
 
 
+def _ends(row: dict[str, Any], found: RunPrediction, model: StepModel, node_power: str | None) -> dict[str, float]:
+    """Low and high of speed, rent and energy: those of the step's speed, of the time, and of the power with it."""
+    rate, time, power = found.step.samples_per_s, found.time_s, model.cluster.node.power
+    ends = {"samples_per_s": (rate.low / rate.value, rate.high / rate.value)}
+    longer = (time.low / time.value, time.high / time.value)
+    ends |= {"headline_samples_per_s": (1 / longer[1], 1 / longer[0]), "rental_usd": longer}
+    known = (1.0, 1.0) if power is None or node_power else (power.low / power.value, power.high / power.value)
+    ends |= {"energy_j": (longer[0] * known[0], longer[1] * known[1])}
+    return {
+        f"{name}_{end}": row[name] * factor
+        for name, factors in ends.items()
+        for end, factor in zip(("low", "high"), factors, strict=True)
+        if row[name] is not None
+    }
+
+
 def _efficiencies(model: StepModel, found: RunPrediction, base: int | None) -> dict[str, Any]:
     """Efficiency of the step against one device, one node, and any other base."""
     from simnet.prediction import efficiency_against
@@ -153,7 +170,8 @@ def _print(row: dict[str, Any]) -> None:
     for part in ("training", "evaluation", "start_up", *(["failures"] if row["failures_s"] else [])):
         print(f"    {part.replace('_', '-'):<13} {format_duration(row[f'{part}_s'])}")
     print(f"  steps           {row['steps']}, batch {row['batch']}" + _growth(row))
-    print(f"  speed           {row['samples_per_s']:,.0f} samples/s while training")
+    print(f"  speed           {row['samples_per_s']:,.0f} samples/s while training, 80 % within "
+          f"{row['samples_per_s_low']:,.0f} to {row['samples_per_s_high']:,.0f}")  # fmt: skip
     print(f"  efficiency      {row['efficiency']:.1%} of {row['efficiency_base']}")
     for label, name in (("one device", "device"), (f"{row.get('base_devices')} devices", "base_devices")):
         if (key := f"efficiency_{name}") in row:
@@ -164,7 +182,9 @@ def _print(row: dict[str, Any]) -> None:
     print(f"  converges       {row['converges']}")
     for name, unit in (("purchase_usd", "USD"), ("rental_usd", "USD"), ("energy_j", "J")):
         if row[name] is not None:
-            print(f"  {name.rpartition('_')[0]:<15} {format_si(row[name], unit)}")
+            ends = [format_si(row[key], unit) for key in (f"{name}_low", f"{name}_high") if key in row]
+            print(f"  {name.rpartition('_')[0]:<15} {format_si(row[name], unit)}"
+                  + (f", 80 % within {ends[0]} to {ends[1]}" if ends else ""))  # fmt: skip
     for note in row["notes"]:
         print(f"  note: {note}")
     print(f"  compute time: {row['basis']}")

@@ -165,6 +165,9 @@ def test_price_and_power_of_a_node_are_the_catalogues_or_ones_own() -> None:
     )
     assert row["energy_j"] == pytest.approx(64 * 450 * row["time_s"] * 1.1)
     assert row["purchase_usd"] == 64 * 8000
+    for name in ("samples_per_s", "headline_samples_per_s", "rental_usd", "energy_j"):
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+    assert row["rental_usd_high"] == pytest.approx(64 * 8 * row["high_s"] / 3600)
     assert row["rental_usd"] == pytest.approx(64 * 8 * row["time_s"] / 3600)
 
 
@@ -184,3 +187,13 @@ def test_an_efficiency_against_any_base_is_shown_with_its_interval() -> None:
     assert f"{row['efficiency_base_devices']:.1%} of 64 devices" in run(*GOYAL, "--base", "64")
     (step,) = rows("step", "--scenario", "goyal-256", "--base", "64", "--no-advice")
     assert step["efficiency_base_devices"] == row["efficiency_base_devices"]
+
+
+def test_shared_statistics_say_over_how_many_samples_and_what_each_layer_costs() -> None:
+    (row,) = rows("step", "--scenario", "ying-1024", "--no-advice", "--draws", "20")
+    assert row["normalisation_batch"] == 4 * 32
+    assert len(row["batch_norm_layers_s"]) == 53
+    assert sum(row["batch_norm_layers_s"].values()) == pytest.approx(row["batch_norm_s"])
+    assert "batch norm over 128 samples: 53 layers" in run("step", "--scenario", "ying-1024", "--no-advice")
+    (local,) = rows("step", "--scenario", "goyal-256", "--no-advice", "--draws", "20")
+    assert "normalisation_batch" not in local
