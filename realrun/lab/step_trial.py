@@ -22,7 +22,7 @@ import torch.distributed as dist
 from realrun.gradients import GradientBuckets, reducer
 from realrun.lab.network import current
 from realrun.lab.ranks import start
-from realrun.lab.trial import REALTIME_PRIORITY
+from realrun.lab.trial import REALTIME_PRIORITY, START
 from realrun.launch import detect, join
 from realrun.models import build
 from realrun.priority import raise_priority
@@ -201,7 +201,7 @@ def _work(file: str) -> None:
         raise InvalidInput("start this with realrun lab run; no launcher told it its rank")
     torch.set_num_threads(1)
     raise_priority(REALTIME_PRIORITY)
-    join(launch, backend="gloo")
+    join(launch, backend="gloo", timeout=START)
     overlapped, serial = (_Stepper(trial, exchange=True, overlap=overlap) for overlap in (True, False))
     for stepper in (overlapped, serial):
         stepper.step()

@@ -30,6 +30,8 @@ from simnet.errors import Incomplete, InvalidInput
 from simnet.units import Bytes, Seconds
 
 REALTIME_PRIORITY = 10
+# Every rank loads PyTorch for itself, on cores that others may use.
+START: Seconds = 300.0
 ONE_WAY, TWO_WAY = "one_way", "two_way"
 
 
@@ -102,7 +104,7 @@ def _work(file: str) -> None:
         raise InvalidInput("start this with realrun lab run; no launcher told it its rank")
     torch.set_num_threads(1)
     realtime = raise_priority(REALTIME_PRIORITY)
-    join(launch, backend="gloo")
+    join(launch, backend="gloo", timeout=START)
     for request in requests:
         buffer = torch.zeros(request.size // 4)
         samples = measure(_act(request, buffer), iterations=request.repeats, warmup=request.warmup)

@@ -135,7 +135,7 @@ class TestRealLab:
         made = plans.plan(topology, 4, 50 * MBIT, name=lab_name)
         network.up(made)
         try:
-            ranks.run(lab_name, [sys.executable, "-c", _REACH, *_addresses(made)], timeout=60)
+            ranks.run(lab_name, [sys.executable, "-c", _REACH, *_addresses(made)], timeout=240)
         finally:
             assert network.down(lab_name) == len(made.vertices)
         assert network.namespaces(lab_name) == []
@@ -151,7 +151,7 @@ class TestRealLab:
         made = plans.plan("star", 2, 50 * MBIT, name=lab_name)
         network.up(made)
         try:
-            ranks.run(lab_name, ["sh", "-c", "sleep 300 & exit 0"], timeout=60)
+            ranks.run(lab_name, ["sh", "-c", "sleep 300 & exit 0"], timeout=240)
             with pytest.raises(Incomplete, match=r"ranks 0, 1 of the lab 't\d+' had not ended after 0\.5 s"):
                 ranks.run(lab_name, ["sh", "-c", "sleep 300 & sleep 300"], timeout=0.5)
             assert all(network.processes(made.namespace(host)) == [] for host in made.hosts)
@@ -169,7 +169,7 @@ class TestRealLab:
         try:
             body = "import os,sys,time; sys.exit(7) if os.environ['RANK'] == '1' else time.sleep(300)"
             with pytest.raises(Incomplete, match=r"rank 1 on h1 \(exit code 7\)"):
-                ranks.run(lab_name, [sys.executable, "-c", body], timeout=60)
+                ranks.run(lab_name, [sys.executable, "-c", body], timeout=240)
             assert all(network.processes(space) == [] for space in network.namespaces(lab_name))
         finally:
             network.down(lab_name)

@@ -108,6 +108,8 @@ def test_ranks_of_a_launcher_measure_together_and_rank_0_prints(tmp_path):
         "4:1K:16",
         "--iterations",
         "2",
+        "--timeout",
+        "240 s",
         "--json",
         "--out",
         str(tmp_path / "rows.jsonl"),
