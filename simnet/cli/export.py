@@ -26,6 +26,10 @@ def command(
     max_bytes: Annotated[str, typer.Option(help="Largest message the program is for (msccl).")] = "1024G",
     bandwidth: Annotated[str | None, typer.Option(help="Of every link; writes PREFIX.network.yml (chakra).")] = None,
     latency: Annotated[str | None, typer.Option(help="Of every link (chakra).")] = None,
+    adds: Annotated[
+        str | None,
+        typer.Option(help="What a rank adds, such as '200 GB/s' (goal, chakra); default additions take no time."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per file written.")] = False,
 ) -> None:
     """Write a schedule as text, an MSCCL program, a GOAL file, or Chakra traces with an ASTRA-sim network file."""
@@ -39,6 +43,9 @@ def command(
 
     if form != "chakra" and (bandwidth is not None or latency is not None):
         raise InvalidInput(f"--bandwidth and --latency belong to --format chakra, got --format {form}; leave them out")
+    if form not in ("goal", "chakra") and adds is not None:
+        raise InvalidInput(f"--adds belongs to --format goal and chakra, got --format {form}; leave it out")
+    gamma = _gamma(adds)
     shape = None if grid is None else parse_grid(grid)
     schedule = build(algorithm, ranks, grid=shape, ranks_per_node=ranks_per_node)
     match form:
@@ -48,9 +55,9 @@ def command(
         case "text":
             files = [_write(out, format_schedule(schedule, max_steps=sys.maxsize).splitlines())]
         case "goal":
-            files = [_goal(schedule, parse_size(size, name="--size"), out)]
+            files = [_goal(schedule, parse_size(size, name="--size"), out, gamma)]
         case "chakra":
-            files = _chakra(schedule, parse_size(size, name="--size"), out)
+            files = _chakra(schedule, parse_size(size, name="--size"), out, gamma)
             if bandwidth is not None or latency is not None:
                 files.append(_network(out, bandwidth, latency, shape or (ranks,), ring=shape is not None))
         case _:
@@ -61,6 +68,8 @@ def command(
         return
     for row in rows:
         print(f"{row['file']}  {row['bytes']} bytes")
+    if form == "chakra" and gamma:
+        print("# additions last whole microseconds there; ASTRA-sim's roofline takes their bytes instead")
 
 
 def _write(file: Path, lines: Iterable[str]) -> Path:
@@ -82,13 +91,27 @@ def _elements(schedule: Schedule, size: int) -> int:
     return size // 4
 
 
-def _goal(schedule: Schedule, size: int, out: Path) -> Path:
+def _gamma(adds: str | None) -> float:
+    """Seconds per byte added."""
+    from simnet.errors import InvalidInput
+    from simnet.units import Dimension as Unit
+    from simnet.units import parse
+
+    if adds is None:
+        return 0.0
+    rate = parse(adds, Unit.BANDWIDTH, name="--adds")
+    if not rate > 0:
+        raise InvalidInput(f"--adds must be above 0 bytes/s, got {adds}; leave it out where additions take no time")
+    return 1 / rate
+
+
+def _goal(schedule: Schedule, size: int, out: Path, gamma: float) -> Path:
     from simnet.exporters.goal import write_goal
 
-    return _write(out, write_goal(schedule, _elements(schedule, size)))
+    return _write(out, write_goal(schedule, _elements(schedule, size), gamma=gamma))
 
 
-def _chakra(schedule: Schedule, size: int, out: Path) -> list[Path]:
+def _chakra(schedule: Schedule, size: int, out: Path, gamma: float) -> list[Path]:
     from simnet.errors import InvalidInput
     from simnet.exporters.chakra import write_chakra
 
@@ -96,7 +119,7 @@ def _chakra(schedule: Schedule, size: int, out: Path) -> list[Path]:
     for rank, file in enumerate(files):
         try:
             with file.open("wb") as stream:
-                stream.writelines(write_chakra(schedule, _elements(schedule, size), rank))
+                stream.writelines(write_chakra(schedule, _elements(schedule, size), rank, gamma=gamma))
         except OSError as error:
             raise InvalidInput(f"{file} cannot be written: {error.strerror}; name another with --out") from error
     return files

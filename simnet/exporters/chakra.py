@@ -3,26 +3,41 @@
 A trace is a stream of protobuf messages, each after its length as a varint. The few field types it needs are
 written here, so that no protobuf runtime is needed.
 
-Source of the format: mlcommons/chakra, schema/protobuf/et_def.proto; attribute types as ASTRA-sim's feeder reads them.
+Where additions take time, each is a compute node behind the receive. Its duration is in whole microseconds, as the
+format has it, and 0 of them are 1 ns to ASTRA-sim; its operations and bytes let ASTRA-sim's roofline do without.
+
+Source of the format: mlcommons/chakra, schema/protobuf/et_def.proto; attribute types as ASTRA-sim's feeder reads
+them; how it runs compute nodes: astra-sim/workload/Workload.cc.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simnet.exporters.rank_steps import Exchange, rank_steps
+from simnet.exporters.rank_steps import Exchange, rank_steps, require_gamma
 from simnet.schedule import Schedule
+from simnet.units import US, SecondsPerByte
 
-SEND_NODE, RECV_NODE = 5, 6
-_ID, _NAME, _TYPE, _DATA_DEPS, _ATTRIBUTES = 1, 2, 3, 5, 10
+COMP_NODE, SEND_NODE, RECV_NODE = 4, 5, 6
+_ID, _NAME, _TYPE, _DATA_DEPS, _DURATION, _ATTRIBUTES = 1, 2, 3, 5, 7, 10
 _INT32, _INT64, _BOOL = 7, 9, 27
 
 
-def write_chakra(schedule: Schedule, count: int, rank: int, *, itemsize: int = 4) -> Iterator[bytes]:
-    """Yield the pieces of `name.{rank}.et`; `count` elements of `itemsize` bytes per rank.
+def write_chakra(
+    schedule: Schedule, count: int, rank: int, *, itemsize: int = 4, gamma: SecondsPerByte = 0.0
+) -> Iterator[bytes]:
+    """Yield the pieces of `name.{rank}.et`.
 
-    Additions are not in the trace: they take no time there.
+    Parameters
+    ----------
+    count : elements per rank; itemsize : bytes per element
+    gamma : s per byte that a rank adds; at 0 the trace has no compute nodes
+
+    Raises
+    ------
+    InvalidInput : gamma below 0; and as for `rank_steps`.
     """
+    require_gamma(gamma)
     yield _delimited(_text(1, "0.0.4"))
     number = 0
     before: dict[int, list[int]] = {}
@@ -30,9 +45,25 @@ def write_chakra(schedule: Schedule, count: int, rank: int, *, itemsize: int = 4
         now: dict[int, list[int]] = {}
         for one in exchanges:
             yield _delimited(_node(number, one, rank, before.get(one.channel, []), schedule.num_channels))
-            now.setdefault(one.channel, []).append(number)
             number += 1
+            if one.added and gamma:
+                yield _delimited(_addition(number, one, gamma, itemsize))
+                number += 1
+            now.setdefault(one.channel, []).append(number - 1)
         before |= now
+
+
+def _addition(number: int, one: Exchange, gamma: SecondsPerByte, itemsize: int) -> bytes:
+    return b"".join((
+        _number(_ID, number),
+        _text(_NAME, f"ADD_{one.peer}_{one.tag}"),
+        _number(_TYPE, COMP_NODE),
+        _bytes(_DATA_DEPS, _varint(number - 1)),
+        _number(_DURATION, round(one.added * gamma / US)),
+        _attribute("is_cpu_op", _BOOL, 0),
+        _attribute("num_ops", _INT64, one.added // itemsize),
+        _attribute("tensor_size", _INT64, one.added),
+    ))  # fmt: skip
 
 
 def _node(number: int, one: Exchange, rank: int, needs: list[int], channels: int) -> bytes:

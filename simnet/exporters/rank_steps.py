@@ -8,19 +8,23 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from simnet.errors import InvalidInput
-from simnet.schedule import IntArray, Repeat, Schedule, Step, chunk_bounds, transfer_elements
-from simnet.units import Bytes
+from simnet.schedule import IntArray, Op, Repeat, Schedule, Step, chunk_bounds, transfer_elements
+from simnet.units import Bytes, SecondsPerByte
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One message of a rank in one step; tag is the same at both ends and differs from step to step."""
+    """One message of a rank in one step; tag is the same at both ends and differs from step to step.
+
+    added : bytes of it that the rank adds to what it has; 0 where it sends
+    """
 
     sends: bool
     peer: int
     num_bytes: Bytes
     channel: int
     tag: int
+    added: Bytes = 0
 
 
 def rank_steps(schedule: Schedule, count: int, rank: int, *, itemsize: int = 4) -> Iterator[list[Exchange]]:
@@ -60,10 +64,20 @@ def _rows(step: Step, rows: IntArray) -> Step:
 
 
 def _messages(step: Step, num_bytes: IntArray, rank: int, number: int) -> list[Exchange]:
-    total: dict[tuple[bool, int, int], int] = {}
-    for src, dst, channel, size in zip(
-        *(c.tolist() for c in (step.src, step.dst, step.channel, num_bytes)), strict=True
-    ):
-        key = (src == rank, dst if src == rank else src, channel)
-        total[key] = total.get(key, 0) + size
-    return [Exchange(sends, peer, size, channel, number) for (sends, peer, channel), size in total.items() if size]
+    total: dict[tuple[bool, int, int], list[int]] = {}
+    columns = (step.src, step.dst, step.channel, num_bytes, np.where(step.op == Op.REDUCE, num_bytes, 0))
+    for src, dst, channel, size, reduced in zip(*(c.tolist() for c in columns), strict=True):
+        sums = total.setdefault((src == rank, dst if src == rank else src, channel), [0, 0])
+        sums[0] += size
+        sums[1] += 0 if src == rank else reduced
+    return [
+        Exchange(sends, peer, size, channel, number, added)
+        for (sends, peer, channel), (size, added) in total.items()
+        if size
+    ]
+
+
+def require_gamma(gamma: SecondsPerByte) -> None:
+    """Raise InvalidInput where that is no time per byte."""
+    if not 0 <= gamma < np.inf:
+        raise InvalidInput(f"gamma must be 0 s per byte added or more, got {gamma}")

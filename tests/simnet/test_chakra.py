@@ -9,7 +9,7 @@ from simnet.algorithms.registry import algorithms, build
 from simnet.cli.main import main
 from simnet.errors import InvalidInput
 from simnet.exporters.astra_sim import Dimension, write_network
-from simnet.exporters.chakra import RECV_NODE, SEND_NODE, write_chakra
+from simnet.exporters.chakra import COMP_NODE, RECV_NODE, SEND_NODE, write_chakra
 from simnet.exporters.rank_steps import rank_steps
 from simnet.verification import schedules, sent
 
@@ -94,6 +94,23 @@ def test_nodes_depend_on_the_step_before() -> None:
     assert nodes[4][5] == [bytes([2, 3])]
 
 
+def test_additions_are_compute_nodes_between_a_receive_and_what_needs_it() -> None:
+    _, *nodes = _messages(b"".join(write_chakra(build("ring", 4), 4_000_000, 2, gamma=1e-12)))
+    added = [node for node in nodes if node[3] == [COMP_NODE]]
+    assert len(added) == 3
+    for node in added:
+        assert isinstance(node[1][0], int)
+        need = nodes[node[1][0] - 1]
+        assert node[5] == [bytes([node[1][0] - 1])]
+        assert need[3] == [RECV_NODE]
+        assert node[7] == [4]
+        assert _attributes(node) == {"is_cpu_op": 0, "num_ops": 1_000_000, "tensor_size": 4_000_000}
+    kinds = [node[3][0] for node in nodes[:3]]
+    assert kinds == [RECV_NODE, COMP_NODE, SEND_NODE]
+    assert nodes[3][5] == [bytes([1, 2])]
+    assert not any(node[3] == [COMP_NODE] for node in _messages(b"".join(write_chakra(build("ring", 4), 400, 2)))[1:])
+
+
 def test_network_file_counts_gb_as_gib() -> None:
     text = write_network([Dimension("Ring", 4, 12.5e9, 1e-6), Dimension("Switch", 2, 2**30, 0.5e-6)])
     lines = dict(line.partition(":")[::2] for line in text.splitlines())
@@ -139,6 +156,10 @@ def test_export_writes_the_files_it_lists(
     assert [Path(row["file"]).name for row in rows] == ["x.0.et", "x.1.et", "x.2.et", "x.3.et", "x.network.yml"]
     assert all(Path(row["file"]).stat().st_size == row["bytes"] > 0 for row in rows)
     assert "npus_count: [ 2, 2 ]" in (tmp_path / "x.network.yml").read_text()
+    assert _run(monkeypatch, *torus[:-1], "--format", "chakra", "--adds", "200 GB/s") == 0
+    assert "whole microseconds" in capsys.readouterr().out
+    assert _run(monkeypatch, *torus, "--format", "goal", "--adds", "200 GB/s") == 0
+    assert ": calc " in (tmp_path / "x").read_text()
     for form in ("msccl", "goal", "text"):
         assert _run(monkeypatch, *torus, "--format", form) == 0
     assert "step 0 x 1, chunks + -2 mod 4\n  1[0:2] += 0[0:2]\n" in (tmp_path / "x").read_text()
@@ -151,6 +172,8 @@ def test_export_writes_the_files_it_lists(
         (("--format", "goal", "--size", "5"), "whole elements of 4 bytes, got 5"),
         (("--format", "chakra", "--bandwidth", "1 GB/s"), "needs both --bandwidth and --latency"),
         (("--out", "/nowhere/at/all"), "cannot be written"),
+        (("--adds", "200 GB/s"), "--adds belongs to --format goal and chakra, got --format msccl"),
+        (("--format", "goal", "--adds", "0 GB/s"), "--adds must be above 0"),
     ],
 )
 def test_wrong_exports_get_one_sentence(

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from simnet.algorithms.registry import algorithms, build
+from simnet.costs.alpha_beta import AlphaBeta
+from simnet.errors import InvalidInput
 from simnet.exporters.goal import write_goal
+from simnet.interpreters.simulate import simulate
+from simnet.paths import UniformPaths
 from simnet.schedule import Schedule
 from simnet.verification import schedules, sent
 
@@ -96,3 +100,46 @@ def test_steps_of_a_channel_follow_each_other() -> None:
         for label, (_, _, _, tag, needs) in enumerate(operations, 1):
             assert all(operations[need - 1][3] == tag - 2 for need in needs), label
         assert np.mean([bool(o[4]) for o in operations]) > 0.5
+
+
+def _seconds(lines: list[str]) -> float:
+    """When the last rank is done if only calcs take time, as the text's dependencies say."""
+    needs: dict[tuple[int, int], set[int]] = {}
+    spent: dict[tuple[int, int], int] = {}
+    ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+    rank = -1
+    for line in lines[1:]:
+        if line.startswith("rank"):
+            rank += 1
+        elif match := re.fullmatch(r"l(\d+) requires l(\d+)", line):
+            needs[rank, int(match[1])].add(int(match[2]))
+        elif match := re.fullmatch(r"l(\d+): calc (\d+)", line):
+            needs[rank, int(match[1])], spent[rank, int(match[1])] = set(), int(match[2])
+        elif match := LINE.fullmatch(line):
+            needs[rank, int(match[1])] = set()
+            pair = (rank, int(match[4])) if match[2] == "send" else (int(match[4]), rank)
+            ends.setdefault((*pair, int(match[5])), []).append((rank, int(match[1])))
+    other = {a: b for one, two in ends.values() for a, b in ((one, two), (two, one))}
+    done: dict[tuple[int, int], int] = {}
+    while len(done) < len(needs):
+        for place in needs:
+            both = [place, other[place]] if place in other else [place]
+            if all((r, need) in done for r, label in both for need in needs[r, label]):
+                ready = max((done[r, need] for r, label in both for need in needs[r, label]), default=0)
+                done[place] = ready + spent.get(place, 0)
+    return max(done.values()) * 1e-9
+
+
+@pytest.mark.parametrize("name", ["ring", "halving_doubling", "torus2d", "double_binary_tree", "direct"])
+def test_additions_are_calcs_that_take_what_the_engine_says(name: str) -> None:
+    schedule, gamma = build(name, 6), 1e-9 / 4
+    count = 1000 * schedule.num_chunks
+    free = UniformPaths(6, 0.0, 1e18)
+    timed = simulate(schedule, count, free, AlphaBeta(), gamma=gamma).time
+    assert _seconds(list(write_goal(schedule, count, gamma=gamma))) == pytest.approx(timed, rel=1e-6)
+    assert not any("calc" in line for line in write_goal(schedule, count))
+
+
+def test_a_negative_time_to_add_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="gamma must be 0 s per byte added or more, got -1"):
+        list(write_goal(build("ring", 2), 4, gamma=-1.0))
