@@ -14,6 +14,7 @@ from simnet.errors import InvalidInput
 from simnet.prediction import with_devices
 from simnet.profile_prices import with_profile
 from simnet.scenario import Input, Scenario
+from simnet.slow import Slow
 from simnet.units import Dimension, parse
 
 Apply = Callable[[Scenario], Scenario]
@@ -145,6 +146,10 @@ def _slow(part: str) -> Callable[[re.Match[str]], Apply]:
     return build
 
 
+def _repaired(match: re.Match[str]) -> Apply:
+    return lambda scenario: replace(scenario, slow=Slow())
+
+
 def _profile(match: re.Match[str]) -> Apply:
     return lambda scenario: with_profile(scenario, match["value"])
 
@@ -175,6 +180,7 @@ FORMS = (
     _Form(rf"slow node (?P<name>\d+) x{_NUMBER}", "slow node 1 x1.5", _slow("nodes")),
     _Form(rf"slow link (?P<name>\S+ -> \S+) x{_NUMBER}", "slow link n0/nic0 -> leaf0 x4", _slow("links")),
     _Form(r"late rank (?P<name>\d+) by (?P<value>\d.*)", "late rank 1 by 200 ms", _slow("late")),
+    _Form(r"slow parts repaired", "slow parts repaired", _repaired),
     _Form(r"lars (?P<value>on|off)", "lars off", _optimizer("lars")),
     _Form(r"loss scaling (?P<value>on|off)", "loss scaling off", _optimizer("loss_scaling")),
     _Form(rf"spread of ranks {_NUMBER} ?%", "spread of ranks 0 %", _spread),

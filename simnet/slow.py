@@ -21,7 +21,7 @@ class Slow:
 
     nodes: Mapping[str, float] = field(default_factory=dict)
     ranks: Mapping[str, float] = field(default_factory=dict)
-    late: Mapping[str, Seconds] = field(default_factory=dict)
+    late: Mapping[str, float] = field(default_factory=dict)
     links: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -31,6 +31,9 @@ class Slow:
         ):  # fmt: skip
             for name, value in getattr(self, key).items():
                 _require(key, name, value, least, wanted)
+
+    def __bool__(self) -> bool:
+        return any((self.nodes, self.ranks, self.late, self.links))
 
     def factors(self, computed: Seconds, ranks_per_node: int, devices: int) -> dict[int, float]:
         """How many times as long slow ranks compute what takes a healthy one `computed` s, by rank.

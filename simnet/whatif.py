@@ -118,6 +118,7 @@ def _candidates(scenario: Scenario) -> list[str]:
     texts += [f"buckets {name}" for name, rule in RULES.items() if rule not in (exchange.buckets, "horovod")]
     texts += ["gradients fp16"] if ITEM_BYTES[exchange.gradient_dtype] > 2 else []
     texts += ["overlap on"] if not exchange.overlap else []
+    texts += ["slow parts repaired"] if scenario.slow else []
     texts += ["lars off"] if scenario.optimizer.lars else []
     if scenario.input is not None:
         texts += [f"host cores {2 * scenario.input.cores}", "storage bandwidth x2"]

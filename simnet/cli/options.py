@@ -1,4 +1,4 @@
-"""Options that commands about one collective share."""
+"""Options that commands about one collective, or about one scenario, share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from simnet.results import Measurement, NcclSite
+    from simnet.scenario import Scenario as JobScenario
 
 Ranks = Annotated[int, typer.Option(help="How many devices take part.")]
 Cluster = Annotated[str, typer.Option(help="A name from `simnet catalog clusters`, or uniform.")]
@@ -27,6 +28,10 @@ Profile = Annotated[
 LayerTimes = Annotated[
     str | None, typer.Option(help="What `realrun probe --model` wrote on such a device, in place of known speeds.")
 ]
+Scenario = Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")]
+Devices = Annotated[int | None, typer.Option(help="Use so many devices instead.")]
+Accumulation = Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")]
+Base = Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")]
 Catalog = Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")]
 
 Nics = Annotated[int | None, typer.Option(help="NICs of a node; with --nic-bandwidth and --inside, NCCL's model.")]
@@ -40,6 +45,22 @@ LogRanksPerNode = Annotated[
 ]  # fmt: skip
 
 _CHANNELS = 12
+
+
+def asked(
+    name: str, *, catalog: str | None, profile: str | None, layer_times: str | None, devices: int | None = None,
+    accumulation: int | None = None,
+) -> JobScenario:  # fmt: skip
+    """Return the scenario of that name with what the command line says in its place."""
+    from simnet.prediction import with_devices
+    from simnet.profile_prices import with_profile
+    from simnet.scenario import load_scenario
+
+    found = load_scenario(name, catalog)
+    found = found if profile is None else with_profile(found, profile)
+    found = found if layer_times is None else found.with_job(layer_times=layer_times)
+    found = found if devices in (None, found.job.devices) else with_devices(found, devices or 0)
+    return found if accumulation is None else found.with_job(accumulation=accumulation)
 
 
 def nccl_site(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simnet.cli.options import LayerTimes, Profile
+from simnet.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,12 +25,12 @@ DRAWS_HELD = 20
 
 def command(
     *,
-    scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
-    profile: Profile = None,
-    layer_times: LayerTimes = None,
-    devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
-    accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
-    base: Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")] = None,
+    scenario: options.Scenario,
+    profile: options.Profile = None,
+    layer_times: options.LayerTimes = None,
+    devices: options.Devices = None,
+    accumulation: options.Accumulation = None,
+    base: options.Base = None,
     draws: Annotated[int | None, typer.Option(help="Draws of the intervals.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step as a trace that Perfetto opens.")] = None,
     advice: Annotated[bool, typer.Option(help="Try changes and name the three that help most.")] = True,
@@ -41,28 +41,25 @@ def command(
             "devices; unasked on 20, at as many devices as take seconds. 0 leaves it out."
         ),
     ] = None,
-    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
+    catalog: options.Catalog = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict one training step: its parts, its critical path, the link that holds it up, what would help most."""
     from dataclasses import replace
+    from itertools import chain
 
     from simnet.cli.app import print_json
     from simnet.errors import InvalidInput
     from simnet.explain import bottleneck_link
-    from simnet.prediction import efficiency_against, step_of, with_devices
-    from simnet.profile_prices import with_profile
-    from simnet.scenario import load_scenario
+    from simnet.prediction import efficiency_against, step_of
     from simnet.step_model import StepModel
     from simnet.whatif import best_changes
 
     if simulate_draws is not None and simulate_draws < 0:
         raise InvalidInput(f"--simulate-draws must be 0 or more, got {simulate_draws}")
-    asked = load_scenario(scenario, catalog)
-    asked = asked if profile is None else with_profile(asked, profile)
-    asked = asked if layer_times is None else asked.with_job(layer_times=layer_times)
-    asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
-    asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
+    asked = options.asked(
+        scenario, catalog=catalog, profile=profile, layer_times=layer_times, devices=devices, accumulation=accumulation
+    )
     asked = replace(asked, draws=draws) if draws is not None else asked
     model = StepModel(asked, catalog=catalog)
     found = step_of(model)
@@ -74,18 +71,17 @@ def command(
     link = bottleneck_link(model)
     changes = best_changes(asked, catalog=catalog) if advice else []
     if json:
-        other = {} if against is None else {"base_devices": base, **against.columns("efficiency_base_devices")}
-        print_json([_row(found, link, error, changes) | other | normed])
+        print_json([_row(found, link, error, changes) | _against_row(base, against) | normed])
         return
-    for part in (
-        _summary(model, found, base, against),
-        _breakdown(found, normed),
-        _bottleneck(link),
-        _basis(found, error),
+    for line in chain(
+        _summary(model, found, base, against), _breakdown(found, normed), _bottleneck(link), _basis(found, error),
         _advice(changes),
-    ):
-        for line in part:
-            print(line)
+    ):  # fmt: skip
+        print(line)
+
+
+def _against_row(base: int | None, against: Interval | None) -> dict[str, Any]:
+    return {} if against is None else {"base_devices": base, **against.columns("efficiency_base_devices")}
 
 
 def _write(path: Path, found: StepPrediction) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simnet.cli.options import LayerTimes, Profile
+from simnet.cli import options
 
 if TYPE_CHECKING:
     from simnet.prediction import RunPrediction
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def command(
     *,
-    scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
-    profile: Profile = None,
-    layer_times: LayerTimes = None,
-    devices: Annotated[int | None, typer.Option(help="Use so many devices instead.")] = None,
-    accumulation: Annotated[int | None, typer.Option(help="Sum the gradients of so many passes in a step.")] = None,
-    base: Annotated[int | None, typer.Option(help="Give the efficiency against so many devices, too.")] = None,
+    scenario: options.Scenario,
+    profile: options.Profile = None,
+    layer_times: options.LayerTimes = None,
+    devices: options.Devices = None,
+    accumulation: options.Accumulation = None,
+    base: options.Base = None,
     price_per_hour: Annotated[str | None, typer.Option(help="Rent of a node for an hour, such as '12 USD'.")] = None,
     node_price: Annotated[
         str | None, typer.Option(help="Price of a node, such as '129000 USD', in place of the catalogue's.")
@@ -45,20 +45,16 @@ def command(
     restart: Annotated[
         str | None, typer.Option(help="Time to start again after a failure; '5 min' by default.")
     ] = None,
-    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
+    catalog: options.Catalog = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Predict the whole training run of a scenario's recipe."""
-    from simnet.prediction import run_of, with_devices
-    from simnet.profile_prices import with_profile
-    from simnet.scenario import load_scenario
+    from simnet.prediction import run_of
     from simnet.step_model import StepModel
 
-    asked = load_scenario(scenario, catalog)
-    asked = asked if profile is None else with_profile(asked, profile)
-    asked = asked if layer_times is None else asked.with_job(layer_times=layer_times)
-    asked = with_devices(asked, devices) if devices is not None and devices != asked.job.devices else asked
-    asked = asked.with_job(accumulation=accumulation) if accumulation is not None else asked
+    asked = options.asked(
+        scenario, catalog=catalog, profile=profile, layer_times=layer_times, devices=devices, accumulation=accumulation
+    )
     model = StepModel(asked, catalog=catalog)
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, checkpoint_every, restart))
     cost = _bill(model, found, price_per_hour=price_per_hour, node_price=node_price, node_power=node_power, pue=pue)

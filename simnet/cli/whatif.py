@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simnet.cli.options import LayerTimes, Profile
+from simnet.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,22 +19,18 @@ def command(
         list[str], typer.Argument(help='Changes such as "inter-node bandwidth x2" or "gradients fp16".')
     ],
     *,
-    scenario: Annotated[str, typer.Option(help="A name from `simnet catalog scenarios`, or a .toml file.")],
-    profile: Profile = None,
-    layer_times: LayerTimes = None,
-    catalog: Annotated[str | None, typer.Option(help="Folder with catalogue files of your own.")] = None,
+    scenario: options.Scenario,
+    profile: options.Profile = None,
+    layer_times: options.LayerTimes = None,
+    catalog: options.Catalog = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Predict what changes do to a step of a scenario."""
     from simnet.changes import parse_change
     from simnet.cli.app import print_json
-    from simnet.profile_prices import with_profile
-    from simnet.scenario import load_scenario
     from simnet.whatif import whatif
 
-    asked = load_scenario(scenario, catalog)
-    asked = asked if profile is None else with_profile(asked, profile)
-    asked = asked if layer_times is None else asked.with_job(layer_times=layer_times)
+    asked = options.asked(scenario, catalog=catalog, profile=profile, layer_times=layer_times)
     rows = whatif(asked, [parse_change(text) for text in changes], catalog=catalog)
     if json:
         print_json(row.row() for row in rows)

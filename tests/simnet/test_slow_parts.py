@@ -13,6 +13,7 @@ from simnet.prediction import efficiency_against, predict_step
 from simnet.scenario import Exchange, Job, Scenario, Variation
 from simnet.slow import Slow
 from simnet.step_model import StepModel
+from simnet.whatif import best_changes
 
 CALM = Variation(between_ranks=0.0, node_contention=0.0, network_contention=0.0)
 JOB = Job("big-basin", 32, "resnet50_v1", 32, "fp32", "caffe2-2017")
@@ -104,3 +105,11 @@ def test_an_efficiency_is_against_any_number_of_devices():
     assert efficiency_against(model, 8) == predict_step(HEALTHY).efficiency_node
     with pytest.raises(InvalidInput, match="a base must be 1 to 352 devices of big-basin, got 353"):
         efficiency_against(model, 353)
+
+
+def test_the_advice_is_to_repair_what_is_slow():
+    slow = replace(HEALTHY, slow=Slow(nodes={"1": 2.0}), draws=20)
+    best = best_changes(slow)[0]
+    assert best.change == "slow parts repaired"
+    assert best.gain.value == pytest.approx(predict_step(slow).step_s.value / predict_step(HEALTHY).step_s.value - 1)
+    assert "slow parts repaired" not in [outcome.change for outcome in best_changes(HEALTHY, count=99)]

@@ -42,6 +42,7 @@ def test_every_example_in_the_refusal_can_be_asked(form, tmp_path, monkeypatch):
         "lars off",
         "loss scaling off",
         "precision mixed",
+        "slow parts repaired",
     )
 
 
