@@ -76,6 +76,13 @@ def _joined(found: Found, name: str, remarks: Remarks) -> _Fabric:
         back = found.ports.get(there)
         if back is None:
             fabric.single += 1
+        elif back[0] == here and back[1] != rate:
+            slower = min(rate, back[1], key=lambda one: infiniband_rate(one) or 0.0)
+            fabric.cables[min(here, there), max(here, there)] = slower
+            a, b = sorted((here, there))
+            ends = f"port {a[1]} of {fabric.called(a[0])} and port {b[1]} of {fabric.called(b[0])}"
+            remarks.warn(f"{ends} are one cable and state {' and '.join(sorted((rate, back[1])))}: {slower} was taken")
+            continue
         elif back != (here, rate):
             text = (
                 f"port {here[1]} of {fabric.called(here[0])} leads to port {there[1]} of {fabric.called(there[0])} at "

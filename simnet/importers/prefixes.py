@@ -33,6 +33,7 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
+_PLAIN = re.compile(r"\s*(?:#|\d+\s+\S|$)")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(:|\t)")
 _SAME = re.compile(r"(?:[A-Za-z][\w./-]*:|[>|+])(?:[ ]|(?=$))")
 _MOST = 4
@@ -67,7 +68,8 @@ def without_prefixes(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _stripped(text: str) -> str:
-    for _ in range(_MOST):
+    """A line without its prefixes; the usual comments and rows of a table have none."""
+    for _ in range(0 if _PLAIN.match(text) else _MOST):
         match = _PREFIX.match(text)
         if match is None:
             break

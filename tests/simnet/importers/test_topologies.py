@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,16 @@ def test_iblinkinfo_tells_lanes_and_both_ends(name: str) -> None:
     assert machine.cluster.num_devices == 4
     assert machine.cluster.network.wires["port_4xEDR"].link.bandwidth.value == pytest.approx(12.5e9)
     assert any("port 36 of MF0;leaf-b" in text and "Could be 25.78125 Gbps" in text for text in machine.warnings)
+
+
+def test_two_rates_of_one_cable_are_said_and_the_slower_is_taken(tmp_path: Path) -> None:
+    text = (DATA / "fabric.ibnetdiscover").read_text()
+    rate = re.search(r"4x[A-Z]+", text)
+    assert rate is not None
+    (tmp_path / "f.ibnetdiscover").write_text(text.replace(rate[0], "1xSDR", 1))
+    (machine,) = read_topology(tmp_path / "f.ibnetdiscover").machines
+    assert machine.cluster is not None
+    assert any(f"state 1xSDR and {rate[0]}: 1xSDR was taken" in warning for warning in machine.warnings)
 
 
 def test_iblinkinfo_of_switches_alone_and_of_active_ports_alone_is_the_same_machine(tmp_path: Path) -> None:
