@@ -22,6 +22,7 @@ FORMAT = "ASTRA-sim network"
 
 _KINDS = {"Ring": "ring", "FullyConnected": "mesh", "Switch": "switch"}
 _YAML_KEYS = ("topology", "npus_count", "bandwidth", "latency")
+_ITEM = re.compile(r"-\s+([^,\[\]]+)$")
 _YAML_LINE = re.compile(r"^(\w+)\s*:\s*\[(.*)\]\s*$")
 _JSON_KEYS = ("topology-name", "topologies-per-dim", "units-count", "links-count", "link-latency", "link-bandwidth")
 # What other files of ASTRA-sim and SimAI begin with, so that they can be named.
@@ -127,12 +128,22 @@ def _require_numbers(values: Sequence[Any], key: str, name: str, *, least: float
             )
 
 
-def _version_2(text: str, name: str, remarks: Remarks) -> tuple[Layout, int, dict[str, Any]]:
-    table: dict[str, list[str]] = {}
+def _flowing(text: str) -> list[tuple[int, str]]:
+    """Lines without comments, with "key:" and the "- item" lines below it written as "key: [ item, item ]"."""
+    entries: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.split("#")[0].strip()
-        if not bare:
-            continue
+        item = _ITEM.match(bare)
+        if item is not None and entries and entries[-1][1].endswith(":"):
+            entries[-1][2].append(item[1])
+        elif bare:
+            entries.append((number, bare, []))
+    return [(number, f"{bare} [ {', '.join(items)} ]" if items else bare) for number, bare, items in entries]
+
+
+def _version_2(text: str, name: str, remarks: Remarks) -> tuple[Layout, int, dict[str, Any]]:
+    table: dict[str, list[str]] = {}
+    for number, bare in _flowing(text):
         match = _YAML_LINE.match(bare)
         if match is None or match[1] not in _YAML_KEYS or match[1] in table:
             raise InvalidInput(

@@ -25,6 +25,7 @@ FORMAT = "NCCL topology XML"
 
 _GPU_CLASSES, _NIC_CLASSES = ("0x0300", "0x0302", "0x1200"), ("0x0200", "0x0207")
 _NVSWITCH = "0x068000"
+_KNOWN = ("system", "cpu", "pci", "gpu", "nic", "net", "nvlink", "xgmi")
 _NVLINK_BY_SM = {60: "nvlink1", 70: "nvlink2", 80: "nvlink3", 90: "nvlink4"}
 SLOWEST_RAW = 2e9
 
@@ -82,6 +83,9 @@ class _Reader:
 
     def machine(self) -> Machine:
         facts = self._facts()
+        for tag, count in Counter(str(element.tag) for element in self.root.iter()).items():
+            if tag not in _KNOWN:
+                self.remarks.skip(f"{count} elements <{tag}>: not in the model")
         if not self.gpus:
             reason = "no element and no PCI class says which devices are GPUs"
             return self.remarks.machine(self.name, None, facts, reason)

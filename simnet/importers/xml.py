@@ -32,7 +32,10 @@ def parse_xml(text: str, name: str) -> Element:
     except ParseError as error:
         raise InvalidInput(f"{name} is not well-formed XML ({error}); it may have been cut or mixed up") from error
     except DefusedXmlException as error:
-        raise InvalidInput(f"{name} defines entities, which are never read: {error}") from error
+        what = getattr(error, "name", None) or getattr(error, "sysid", None) or "one"
+        raise InvalidInput(
+            f"{name} defines entities ({what}), which are never read; write what they stand for in their place"
+        ) from error
     except (LookupError, ValueError) as error:
         raise InvalidInput(f"{name} is XML in an encoding that cannot be read: {error}") from error
     return root

@@ -69,6 +69,40 @@ def test_iblinkinfo_tells_lanes_and_both_ends(name: str) -> None:
     assert any("port 36 of MF0;leaf-b" in text and "Could be 25.78125 Gbps" in text for text in machine.warnings)
 
 
+def test_lists_of_astra_sim_may_stand_in_lines_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "block.yml").write_text(
+        "topology:\n  - Ring\n  - Switch\nnpus_count: # of each dimension\n  - 8\n  - 4\n"
+        "bandwidth:\n  - 50.0\n  - 25\nlatency:\n  - 500\n  - 1e3\n"
+    )
+    (tmp_path / "flow.yml").write_text(
+        "topology: [ Ring, Switch ]\nnpus_count: [ 8, 4 ]\nbandwidth: [ 50.0, 25 ]\nlatency: [ 500, 1e3 ]\n"
+    )
+    block, flow = (read_topology(tmp_path / name).machines[0] for name in ("block.yml", "flow.yml"))
+    assert block.facts == flow.facts
+    assert block.cluster is not None
+    assert flow.cluster is not None
+    assert block.cluster.num_devices == flow.cluster.num_devices == 32
+    (tmp_path / "bad.yml").write_text("topology:\n  - Ring\nnpus_count: [ 8 ]\nbandwidth:\nlatency: [ 1 ]\n")
+    with pytest.raises(InvalidInput, match="got 'bandwidth:'"):
+        read_topology(tmp_path / "bad.yml")
+
+
+def test_entities_are_named_and_never_read(tmp_path: Path) -> None:
+    (tmp_path / "e.xml").write_text(
+        '<!DOCTYPE platform [ <!ENTITY bw "125MBps"> ]>\n<platform version="4.1"><zone id="z" routing="Full">'
+        '<link id="l" bandwidth="&bw;" latency="1us"/></zone></platform>\n'
+    )
+    with pytest.raises(InvalidInput, match=r"defines entities \(bw\), which are never read; write what"):
+        read_topology(tmp_path / "e.xml")
+
+
+def test_elements_of_nccl_that_are_not_modelled_are_named(tmp_path: Path) -> None:
+    text = (DATA / "nccl_4_gpus.xml").read_text()
+    (tmp_path / "n.xml").write_text(re.sub(r"(<gpu [^>/]*>)", r'\1<c2c bw="450000" count="1"/>', text, count=1))
+    (machine,) = read_topology(tmp_path / "n.xml").machines
+    assert [text for text in machine.skipped if "c2c" in text] == ["1 elements <c2c>: not in the model"]
+
+
 def test_two_rates_of_one_cable_are_said_and_the_slower_is_taken(tmp_path: Path) -> None:
     text = (DATA / "fabric.ibnetdiscover").read_text()
     rate = re.search(r"4x[A-Z]+", text)
@@ -196,7 +230,7 @@ def test_other_files_of_the_same_tools_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_entities_are_never_expanded() -> None:
-    with pytest.raises(InvalidInput, match="defines entities, which are never read"):
+    with pytest.raises(InvalidInput, match=r"defines entities \(a\), which are never read"):
         machines("bomb.xml")
 
 
