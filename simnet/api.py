@@ -96,15 +96,23 @@ def predict_collective(**settings: Any) -> pd.DataFrame:
     return table
 
 
-def compare(predicted: str | Path, measured: str | Path) -> Comparison:
-    """Put predicted rows (`--json` output) beside a log of any format; error figures on hold-out rows only."""
+def compare(
+    predicted: str | Path, measured: str | Path, *, profiles: Sequence[str | Path] = ()
+) -> Comparison:  # fmt: skip
+    """Put predicted rows (`--json` output) beside a log of any format; error figures on hold-out rows only.
+
+    Parameters
+    ----------
+    profiles : files the predictions were made with, which tell the rows that are no hold-out
+    """
     from simnet import comparison
     from simnet.importers.logs import read_log
+    from simnet.profiles import named_profiles
 
     first, second = read_log(predicted), read_log(measured)
     if not first.predictions:
         return comparison.compare_logs(first.measurements, second.measurements)
-    return comparison.compare(first.predictions, second.measurements)
+    return comparison.compare(first.predictions, second.measurements, profiles=named_profiles(profiles))
 
 
 def answer(settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from simnet.costs.nccl_scaled import FACTORS, SIGMAS, Columns, World, columns, modelled, published_network_step
+from simnet.costs.nccl_scaled import FACTORS, FREEDOM, SIGMAS, Columns, World, columns, modelled, published_network_step
 from simnet.errors import InvalidInput
 from simnet.modes import Modes, find_modes
 from simnet.results import Fitted, Measurement, NcclFit, NcclLeftover, NcclSite, NcclVariant
@@ -31,7 +31,6 @@ FloatArray = npt.NDArray[np.float64]
 
 _Point = tuple[World, Bytes]
 
-_FREEDOM = 0.5
 _MEASURED_FREEDOM = 0.15
 _NOISE = 0.08
 _ROBUST = 0.1
@@ -144,7 +143,7 @@ def _solve(parts: Columns, target: FloatArray, site: NcclSite) -> tuple[FloatArr
 
 def _prior(site: NcclSite) -> tuple[FloatArray, FloatArray]:
     """Where each factor is expected (logarithms), and how far it may be from there."""
-    centre, freedom = np.zeros(len(FACTORS)), np.full(len(FACTORS), _FREEDOM)
+    centre, freedom = np.zeros(len(FACTORS)), np.full(len(FACTORS), FREEDOM)
     if site.network_latency is not None:
         centre[2] = log(site.network_latency / published_network_step(site.release))
         freedom[2] = _MEASURED_FREEDOM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,15 @@ def read_profile(path: str | Path) -> Profile:
         return _profile(table)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"profile {path} lacks or misstates {error}; write one with simnet calibrate") from error
+
+
+def named_profiles(paths: Iterable[str | Path]) -> dict[str, Profile]:
+    """Profiles by every name a prediction may call them: their own, and their file's."""
+    found: dict[str, Profile] = {}
+    for path in paths:
+        profile = read_profile(path)
+        found |= {profile.name: profile, str(path): profile}
+    return found
 
 
 def _profile(table: Mapping[str, Any]) -> Profile:

@@ -48,14 +48,10 @@ def command(
 
 def _profiles(log: Log, paths: list[Path]) -> dict[str, Profile]:
     """Profiles by every name a prediction may call them."""
-    from simnet.profiles import read_profile
+    from simnet.profiles import named_profiles
 
     named = {Path(row.profile) for row in log.predictions if row.profile}
-    found: dict[str, Profile] = {}
-    for path in (*paths, *(path for path in named if path.is_file())):
-        profile = read_profile(path)
-        found |= {profile.name: profile, str(path): profile}
-    return found
+    return named_profiles((*paths, *(path for path in named if path.is_file())))
 
 
 def _print(result: Comparison, json: bool, *, predicted: bool) -> None:

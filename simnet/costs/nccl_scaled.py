@@ -44,6 +44,10 @@ FACTORS = (
 REPEATS = 0.02
 """What two runs of the same size differ by, of ln(time): half of 80 %, as `studies run collectives` takes it."""
 
+FREEDOM = 0.5
+"""How far a factor may be from 1 before any row is seen: sd of its logarithm."""
+
+_OPEN = 0.9
 SIGMAS = 1.2816
 """Half of an 80 % interval of a normal number, in standard deviations."""
 
@@ -69,15 +73,35 @@ def half_widths(fit: NcclFit, ranks: int, nodes: int, sizes: Sequence[Bytes]) ->
 
     What going to other world sizes usually misses, the disagreement of the variants, what repeats differ by, at sizes
     nobody measured there what interpolating between the measured ones misses, more the further they are apart, and
-    where repeats are of two kinds, how far those are.
+    where repeats are of two kinds, how far those are. Factors that the rows say nothing about, such as those of a
+    network that no row crosses, may be anywhere in their interval.
     """
     nearest = _nearest(fit.variants[0].leftovers, ranks, nodes)
     doublings = max(abs(log2(ranks / nearest.ranks)), abs(log2(nodes / nearest.nodes)))
     between = interpolation_error(nearest) * np.sqrt(_steps_away(nearest.sizes, sizes))
     learned = fit.error_per_doubling * sqrt(doublings)
     own = SIGMAS * spread(fit, ranks, nodes, sizes)
-    usual = np.sqrt(learned**2 + own**2 + between**2 + REPEATS**2)
+    untold = _untold(fit, (ranks, nodes), (nearest.ranks, nearest.nodes), sizes)
+    usual = np.sqrt(learned**2 + own**2 + between**2 + untold**2 + REPEATS**2)
     return usual + _modes(nearest, sizes)
+
+
+def _untold(fit: NcclFit, world: World, nearest: World, sizes: Sequence[Bytes]) -> FloatArray:
+    """What factors that are as open as before the fit add, half of 80 % of ln(time), shape (num_sizes,).
+
+    Their effect on the nearest measured world is known with that world's times, so that only the difference counts.
+    """
+    factors = fit.variants[0].factors
+    logs = np.log([factors[name].value for name in FACTORS])
+    halves = np.array([log(factors[name].high / factors[name].low) / 2 for name in FACTORS])
+    here, there = (columns(fit.site, fit.variants[0], [(one, size) for size in sizes]) for one in (world, nearest))
+    total = np.zeros(len(sizes))
+    for index in np.flatnonzero(halves > _OPEN * SIGMAS * FREEDOM):
+        step = np.zeros(len(FACTORS))
+        step[index] = halves[index]
+        slopes = [np.log(modelled(logs + step, parts) / modelled(logs - step, parts)) / 2 for parts in (here, there)]
+        total += (slopes[0] - slopes[1]) ** 2
+    return np.sqrt(total)
 
 
 def _modes(nearest: NcclLeftover, sizes: Sequence[Bytes]) -> FloatArray:

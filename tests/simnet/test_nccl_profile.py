@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import simnet as sn
 from simnet.calibration import calibrate
 from simnet.changes import parse_change
 from simnet.cli.app import command_line
@@ -81,6 +82,14 @@ def test_from_logs_of_few_ranks_to_an_error_on_a_log_of_more(tmp_path: Path) -> 
     assert all(row["low_s"] < row["expected_s"] < row["high_s"] for row in compared)
 
 
+def test_python_compares_as_the_command_does(path: str, tmp_path: Path) -> None:
+    predicted = tmp_path / "predicted.txt"
+    predicted.write_text(run("allreduce", "--ranks", "16", "--profile", path, "--sizes", "1K:64M:4"))
+    assert sn.compare(predicted, log(16), profiles=[path]).accuracy().rows == 9
+    with pytest.raises(InvalidInput, match="is not known"):
+        sn.compare(predicted, log(16))
+
+
 def test_rows_the_fit_saw_earn_no_accuracy(path: str, tmp_path: Path) -> None:
     predicted = tmp_path / "predicted.txt"
     predicted.write_text(run("allreduce", "--ranks", "8", "--profile", path, "--sizes", "1K:64M:4"))
@@ -107,6 +116,14 @@ def test_measured_sizes_come_back_and_others_have_wider_intervals(profile: Profi
     further = half_widths(fit(profile), 64, 16, [1 << 20])[0]
     assert at < between
     assert at < further
+
+
+def test_a_network_that_no_row_crosses_is_as_uncertain_as_before() -> None:
+    inside, across = (fit(calibrate(measured(*worlds), name="x", site=SITE)) for worlds in ((4,), (4, 8)))
+    sizes = [1 << 12, 1 << 26]
+    assert (half_widths(inside, 16, 4, sizes) > 0.25).all()
+    assert (half_widths(across, 16, 4, sizes) < 0.25).all()
+    assert (half_widths(inside, 4, 1, sizes) < 0.1).all()
 
 
 def test_nodes_are_filled_as_they_were_measured(profile: Profile) -> None:
