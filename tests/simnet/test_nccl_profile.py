@@ -145,7 +145,7 @@ def test_what_such_a_profile_cannot_price_is_refused(profile: Profile) -> None:
 
 def test_messages_between_two_ranks_are_fitted_beside_it() -> None:
     sends = [Measurement("send", 8 << i, 5e-6 + (8 << i) / 10e9) for i in range(12)]
-    both = calibrate([*measured(4, 8), *sends], name="both", site=SITE, draws=10)
+    both = calibrate([*measured(4, 8), *sends], name="both", site=SITE, draws=3)
     assert both.segments[0].latency_s.value == pytest.approx(5e-6, rel=1e-6)
     assert len(both.points) == 36 + 12
     assert predict_collective(ranks=8, profile=both, algorithm="ring", sizes=1024)[0].algorithm == "ring"
@@ -175,7 +175,7 @@ def test_a_step_is_priced_by_it(profile: Profile, path: str) -> None:
 
 
 def test_whatif_scales_the_wires_that_nccl_counts(profile: Profile, path: str) -> None:
-    scenario = with_profile(load_scenario("abci-hvd-32"), path).with_exchange(overlap=False)
+    scenario = replace(with_profile(load_scenario("abci-hvd-32"), path).with_exchange(overlap=False), draws=20)
     base, wide, late = whatif(
         scenario, [parse_change(c) for c in ("inter-node bandwidth x2", "inter-node latency x4")], together=False
     )
@@ -187,7 +187,7 @@ def test_whatif_scales_the_wires_that_nccl_counts(profile: Profile, path: str) -
 
 
 def test_a_profile_can_be_the_change(path: str) -> None:
-    base, other = whatif(load_scenario("abci-hvd-32"), [parse_change(f"profile {path}")])
+    base, other = whatif(replace(load_scenario("abci-hvd-32"), draws=20), [parse_change(f"profile {path}")])
     assert other.reason.startswith("NCCL's model")
     assert other.step_s != base.step_s
 
