@@ -155,8 +155,10 @@ def _contended(jobs: Sequence[Job], paths: Paths, cost: CostModel, changes: Sequ
 
 
 def _setting(job: Job, paths: Paths, cost: CostModel, gamma: FloatArray, contended: BoolArray) -> Setting:
-    schedule = unrolled(job.schedule) if may_be_eager(cost) else job.schedule
-    sizes = Sizes.of(schedule, (job.count,))
+    """What stays the same; repetitions are unrolled where a message's size says more than how long it takes."""
+    sizes = Sizes.of(job.schedule, (job.count,))
+    changes = may_be_eager(cost) or (flows_back(cost) and not sizes.even)
+    schedule = unrolled(job.schedule) if changes else job.schedule
     ranks = job.place()
     return Setting(
         schedule, paths, cost, sizes, job.itemsize, gamma[ranks], contended,

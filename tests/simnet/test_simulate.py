@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from simnet.algorithms.registry import build
 from simnet.collective import Collective, Kind
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.costs.registry import find as find_cost
+from simnet.costs.tcp import Tcp
 from simnet.errors import Incomplete, InvalidInput
 from simnet.interpreters.estimate import estimate
 from simnet.interpreters.program import Job
@@ -167,3 +170,14 @@ def test_shared_nics_of_a_thousand_devices() -> None:
 def test_shared_nics_of_a_thousand_devices_out_of_step() -> None:
     timed = simulate(build("torus2d", 1088, grid=(32, 34)), 51_249_152 // 4, nodes(272, 4), COST)
     assert timed.time / US == pytest.approx(4_752.4, abs=0.05)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 1001])
+def test_acknowledgements_are_those_of_each_repetition(count: int) -> None:
+    """Messages that carry nothing in the first repetition, or one element less, still have theirs later."""
+    cost, paths, ring = Tcp(overhead=1e-5), UniformPaths(5, 1e-6, 1.25e8), build("ring", 5)
+    alike = replace(ring, items=ring.expand)
+    assert simulate(ring, count, paths, cost).time == simulate(alike, count, paths, cost).time
+    timed = estimate(ring, count, paths, cost, static_share=True)
+    assert timed.bracket is not None
+    assert timed.bracket.low <= simulate(ring, count, paths, cost).time <= timed.bracket.high
