@@ -50,11 +50,14 @@ def require_grid(world_size: int, grid: Grid | None, dimensions: int = 2) -> Gri
         return tuple(grid)
     shapes = sorted(grids(world_size, dimensions), key=lambda shape: (sum(shape), shape))[: dimensions + 1]
     advice = list(dict.fromkeys(tuple(sorted(shape)) for shape in shapes))[:2]
-    what = f"{prod(grid)} ranks" if min(grid, default=0) >= 1 else "extents below 1"
-    what += f" in {len(grid)} dimensions, not {dimensions}" if len(grid) != dimensions else ""
-    raise InvalidInput(
-        f"grid {format_grid(grid)} gives {what}, not {world_size}; try {' or '.join(map(format_grid, advice))}"
-    )
+    wrong = []
+    if min(grid, default=0) < 1:
+        wrong.append("has extents below 1")
+    elif prod(grid) != world_size:
+        wrong.append(f"gives {prod(grid)} ranks, not {world_size}")
+    if len(grid) != dimensions:
+        wrong.append(f"has {len(grid)} dimensions, not {dimensions}")
+    raise InvalidInput(f"grid {format_grid(grid)} {' and '.join(wrong)}; try {' or '.join(map(format_grid, advice))}")
 
 
 def require_any_grid(world_size: int, grid: Grid | None, *, dimensions: int = 3) -> Grid:

@@ -68,6 +68,9 @@ def _text(found: Explanation, top: int) -> Iterator[str]:
     yield f"time {format_duration(found.time_s)}, of which"
     for name, time in sorted(found.terms_s.items(), key=lambda term: -term[1]):
         yield f"  {name:<10} {format_duration(time):>12}  {time / found.time_s if found.time_s else 0:6.1%}"
+    if not found.hops:
+        yield "no message is sent: there is nothing to carry, or nobody to carry it to"
+        return
     yield f"critical path: {len(found.hops)} messages; ranks {_chain(found, top)}"
     critical = sorted((link for link in found.links if link.critical_s), key=lambda link: -link.critical_s)
     yield "links that hold it up (time of the critical path on them)"

@@ -195,6 +195,9 @@ class _Watch:
         self._place = np.empty_like(layout.message)
         self._place[layout.message] = np.arange(len(layout.message))
         self._pairs = [self._place[messages] for messages in lockstep.pairs]
+        always = stage.num_bytes(stage.setting.sizes.floor(stage.step)) > 0
+        always = np.broadcast_to(always, (len(stage.found), always.shape[1]))
+        self._always = [always[messages] for messages in lockstep.pairs]
 
     @classmethod
     def of(cls, stage: Stage, layout: Layout, lockstep: Lockstep) -> _Watch | None:
@@ -211,11 +214,12 @@ class _Watch:
         if not self._lockstep.holds.any():
             return
         both = [start.reshape(len(self._place), -1)[rows] for rows in self._pairs]
-        differ = None
+        sent, differ = self._always[0] | self._always[1], None
         if more is not None:
             sizes = more.reshape(len(self._place), -1)
             differ = sizes[self._pairs[0]] != sizes[self._pairs[1]]
-        self._lockstep.compare(self._stage, both[0], both[1], differ)
+            sent = sent | sizes[self._pairs[0]] | sizes[self._pairs[1]]
+        self._lockstep.compare(self._stage, both[0], both[1], sent, differ)
 
 
 class _Varying:

@@ -71,15 +71,18 @@ class Lockstep:
         ends = np.where(sent, wire_start + wire, 0.0)
         np.maximum.at(self._busy, link, ends[flow])
 
-    def compare(self, stage: Stage, start: FloatArray, first: FloatArray, differ: BoolArray | None) -> None:
+    def compare(
+        self, stage: Stage, start: FloatArray, first: FloatArray, sent: BoolArray, differ: BoolArray | None
+    ) -> None:
         """Look at a later repetition: starts of the first and second messages of `pairs`, s, (num_pairs, batch).
 
-        differ : which pairs carry different sizes. What was in flight before has been looked at in the first
-        repetition, and later ones of a stage in lockstep cannot meet it.
+        sent : of which pairs one is sent at all; differ : which pairs carry different sizes. What was in flight
+        before has been looked at in the first repetition, and later ones of a stage in lockstep cannot meet it.
         """
         apart = np.abs(start - first) > INSTANT * first
         if differ is not None:
             apart |= differ
+        apart &= sent
         if apart.any():
             self._note(stage, self.pairs[0], apart, OUT_OF_STEP)
 

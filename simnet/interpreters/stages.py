@@ -309,8 +309,8 @@ class Stage:
         return kept[key]
 
     def _priced(self, elements: IntArray) -> Price:
-        setting, model = self.setting, self.setting.cost
-        num_bytes = self._total(elements) * setting.itemsize
+        model = self.setting.cost
+        num_bytes = self.num_bytes(elements)
         sent = num_bytes > 0
         delay = model.delay(num_bytes, self.pattern.latency)
         wire_bytes = model.wire_bytes(num_bytes)
@@ -330,9 +330,13 @@ class Stage:
             return np.zeros((1, 1))
         return self._total(np.where(self._adds, elements, 0)) * self.setting.itemsize * self.pattern.gamma
 
+    def num_bytes(self, elements: IntArray) -> IntArray:
+        """Bytes of each message with given elements per transfer, (num_messages or 1, batch)."""
+        return self._total(elements) * self.setting.itemsize
+
     def wire_bytes(self, elements: IntArray) -> FloatArray:
         """Bytes each message puts on the wire with given elements per transfer, (num_messages or 1, batch)."""
-        return self.setting.cost.wire_bytes(self._total(elements) * self.setting.itemsize)
+        return self.setting.cost.wire_bytes(self.num_bytes(elements))
 
     def _total(self, elements: IntArray) -> IntArray:
         if self.found.of_transfer is not None:

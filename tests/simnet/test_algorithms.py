@@ -65,7 +65,9 @@ def test_torus2d_defaults_to_the_most_square_grid() -> None:
     [
         ("torus2d", 16, {"grid": (4, 5)}, "gives 20 ranks, not 16; try 4x4 or 2x8"),
         ("torus2d", 7, {"grid": (2, 3)}, "try 1x7"),
-        ("torus2d", 16, {"grid": (-4, -4)}, "extents below 1"),
+        ("torus2d", 16, {"grid": (-4, -4)}, "has extents below 1; try"),
+        ("torus2d", 12, {"grid": (3, 4, 1)}, "grid 3x4x1 has 3 dimensions, not 2; try 3x4"),
+        ("torus2d", 13, {"grid": (3, 4, 1)}, "gives 12 ranks, not 13 and has 3 dimensions, not 2; try 1x13"),
         ("hierarchical", 16, {"ranks_per_node": 3}, "try 2 or 4"),
         ("hierarchical", 16, {"ranks_per_node": 0}, "try 1 or 2"),
         ("hierarchical", 16, {"ranks_per_node": 4, "leaders": 5}, "leaders must be 1 to the 4 ranks"),

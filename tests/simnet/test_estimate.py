@@ -182,3 +182,11 @@ def test_an_interval_of_all_pairs_on_shared_links_is_that_of_each_end_alone() ->
         alone = estimate(build("direct", 32), count, site.paths, AlphaBeta(), static_share=True)
         assert row.time_s == pytest.approx(alone.time, rel=1e-12)
         assert row.low_s < row.time_s < row.high_s
+
+
+def test_a_size_of_nothing_among_others_is_exact_however_ranks_start() -> None:
+    schedule, paths = build("bidirectional_ring", 16), nodes(4, 4)
+    starts = np.random.default_rng(80).uniform(0, 1e-4, 16)
+    timed = estimate(schedule, [32_000, 0], paths, AlphaBeta(), starts=np.stack([starts, starts]), static_share=True)
+    assert np.asarray(timed.time)[1] == pytest.approx(starts.max(), rel=1e-12)
+    assert np.asarray(timed.exact).tolist() == [False, True]

@@ -90,6 +90,11 @@ def test_auto_names_runner_up_and_crossover() -> None:
     )
 
 
+@pytest.mark.parametrize("asked", [("--ranks", "1", "--size", "1M"), ("--ranks", "4", "--size", "0")])
+def test_explain_says_where_nothing_is_sent(asked: tuple[str, ...]) -> None:
+    assert run("explain", *UNIFORM, *asked).splitlines()[-1].startswith("no message is sent")
+
+
 def test_explain_prints_terms_that_add_up() -> None:
     total, *others = rows("explain", "--ranks", "8", "--cluster", "abci", "--algorithm", "torus2d", "--size", "1M")
     terms = [total[f"{name}_s"] for name in ("waiting", "latency", "bandwidth", "sharing", "reduction")]
