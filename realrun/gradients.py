@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from realrun.plans import require_all_reduce
 from simnet import buckets
 from simnet.errors import InvalidInput
 from simnet.units import MIB, Bytes, Seconds
@@ -145,6 +146,10 @@ def reducer(algorithm: str, *, group: Any = None, **options: Any) -> Reduce | No
     Parameters
     ----------
     algorithm : a schedule's name, or "native" for torch.distributed's own
+
+    Raises
+    ------
+    InvalidInput : no all-reduce has that name; another collective would train without an error, and wrongly.
     """
     if not dist.is_initialized() or dist.get_world_size(group) == 1:
         return None
@@ -153,6 +158,7 @@ def reducer(algorithm: str, *, group: Any = None, **options: Any) -> Reduce | No
     from realrun.executor import Executor
     from simnet.algorithms.registry import build
 
+    require_all_reduce(algorithm)
     schedule = build(algorithm, dist.get_world_size(group), **options)
     executor = Executor(schedule, group=group)
     return lambda flat: executor.run(flat, async_op=True)

@@ -114,10 +114,11 @@ class Campaign:
                 f"{self.iterations}, {self.warmup}, {self.pairs} and {self.seed}"
             )
         for name, _ in self.algorithms:
-            _require_all_reduce(name)
+            require_all_reduce(name)
 
 
-def _require_all_reduce(name: str) -> None:
+def require_all_reduce(name: str) -> None:
+    """Raise InvalidInput where no all-reduce has that name, nor is it the backend's own."""
     from simnet.algorithms.registry import algorithms
     from simnet.collective import Kind
 

@@ -28,6 +28,7 @@ from realrun.input_pipeline import Images, ahead
 from realrun.lars import Lars, parameter_groups
 from realrun.learning_rate import LearningRate
 from realrun.models import build
+from realrun.plans import require_all_reduce
 from simnet.errors import InvalidInput
 from simnet.schedule import chunk_bounds
 from simnet.units import MIB, Bytes
@@ -102,6 +103,7 @@ class Job:
                 "a job needs 1 or more epochs and backward passes and a label smoothing of 0 to below 1, got "
                 f"{self.epochs}, {self.accumulate} and {self.label_smoothing}"
             )
+        require_all_reduce(self.algorithm)
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

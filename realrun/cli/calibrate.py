@@ -43,7 +43,7 @@ def command(
     if out.exists():
         raise InvalidInput(f"{out} exists; name another file, records of two jobs do not belong into one")
     options: dict[str, dict[str, Any]] = {"torus2d": {"grid": parse_grid(grid)} if grid else {}}
-    options["hierarchical"] = {"ranks_per_node": ranks_per_node} if ranks_per_node else {}
+    options["hierarchical"] = {} if ranks_per_node is None else {"ranks_per_node": ranks_per_node}
     plan = Campaign(
         parse(budget, Dimension.TIME, name="budget"), tuple(parse_sizes(sizes)),
         tuple((name.strip(), options.get(name.strip(), {})) for name in algorithms.split(",")),

@@ -64,6 +64,8 @@ def test_only_rank_0_of_a_launched_run_tells_anything(
     [
         (("train", "--data", "nowhere"), "unknown data 'nowhere'"),
         (("train", "--model", "vgg"), "unknown model 'vgg'"),
+        (("train", "--algorithm", "rign"), "no all-reduce is called 'rign'"),
+        (("train", "--algorithm", "ring_all_gather"), "no all-reduce is called 'ring_all_gather'"),
         (("train", "--batch", "0"), "1 or more samples"),
         (("train", "--bucket", "25"), "needs a unit"),
         (("train", "--milestones", "x"), "epochs separated by commas"),

@@ -240,6 +240,15 @@ def test_a_port_that_another_program_has_is_refused_with_what_to_set():
             join(Launch("torchrun", 0, 2, 0, 2, "127.0.0.1", port), backend="gloo")
 
 
+def test_a_size_that_fits_no_memory_is_told_in_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["realrun", "probe", "--ranks", "2", "--sizes", "1000000G", "--iterations", "1"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output, error = capsys.readouterr()
+    assert (ended.value.code, output) == (3, "")
+    assert error == "error: out of memory; ask for smaller sizes, batches or fewer ranks on a machine\n"
+
+
 def test_nccl_is_refused_to_a_launched_rank_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(InvalidInput, match="0 devices here; use --backend gloo"):
