@@ -21,6 +21,9 @@ from simnet.metrics import bus_factor
 from simnet.units import GB
 
 SENDRECV = "sendrecv"
+BLANK = ""
+"""Reduction of a row below a heading that has none: whatever reduces names its reduction."""
+
 UNKNOWN = "unknown"
 KNOWN = (
     "all_reduce",
@@ -92,20 +95,28 @@ def possible(row: Row) -> tuple[str, ...]:
     rooted = row.root is not None and row.root >= 0
     if row.start.redop is None and not rooted:
         return ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", SENDRECV)
-    if row.start.redop not in (None, "none"):
+    if row.start.redop not in (None, "none", BLANK):
         return ("reduce",) if rooted else ("all_reduce", "reduce_scatter")
     return ("broadcast", "gather", "scatter") if rooted else ("all_gather", "all_to_all", SENDRECV)
 
 
-def infer(rows: Sequence[Row], *, named: str | None, listed_ranks: int | None, trusted: bool = True) -> Verdict:
+def infer(
+    rows: Sequence[Row],
+    *,
+    named: str | None,
+    listed_ranks: int | None,
+    trusted: bool = True,
+    likely: str | None = None,
+) -> Verdict:
     """Collective and ranks that most rows agree with; what the log names and lists comes first among equals.
 
+    What is `likely` by the form of the table comes before what is common, and is said to be assumed.
     A list of ranks that is not `trusted` must be borne out by a row.
     """
     if named is not None and named not in KNOWN:
         return Verdict(named, listed_ranks, (f"{named} is none of the collectives read here",))
     kinds = possible(rows[0])
-    ordered = tuple(sorted(kinds, key=lambda kind: kind != named))
+    ordered = tuple(sorted(kinds, key=lambda kind: (kind != named, kind != likely)))
     votes = {
         (kind, ranks): sum(_consistent(row, kind, ranks) for row in rows)
         for kind in ordered

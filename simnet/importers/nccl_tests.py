@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from simnet.importers.nccl_infer import Row, Verdict, infer, possible
+from simnet.importers.nccl_infer import BLANK, Row, Verdict, infer, possible
 from simnet.importers.nccl_rows import Half, Start, agrees, figures, half, parts, row_start, without_functions
 from simnet.importers.prefixes import without_numbers
 from simnet.importers.record import Fact, Item, Line, Note, Skipped
@@ -83,8 +83,16 @@ class _Run:
 
     @property
     def nodes(self) -> int | None:
-        alone = self.verdict is not None and self.verdict.ranks == 1
-        return None if alone else len(self.hosts) or None
+        """Hosts of the ranks, where all of them are listed."""
+        whole = sorted(self.listed) == list(range(len(self.listed)))
+        told = self.verdict is None or self.verdict.ranks == len(self.listed)
+        return len(self.hosts) if whole and told and len(self.listed) > 1 else None
+
+    @property
+    def likely(self) -> str | None:
+        """Collective whose table has this form: in 2020 only that of all-to-all left its column of reductions blank."""
+        blank = self.header is not None and "redop" in self.header and self.waiting[0].start.redop == BLANK
+        return "all_to_all" if blank else None
 
     @property
     def orderly(self) -> bool:
@@ -211,6 +219,8 @@ class _Stream:
         self.repeated = None
         run = self.run
         run.last_start = start
+        if run.header is not None and start.redop is None:
+            start = replace(start, redop=BLANK)
         run.num_rows += 1
         run.named = run.named or self.named
         rooted = _has_root(run.header, tokens)
@@ -262,7 +272,11 @@ class _Stream:
             return
         if run.verdict is None:
             run.verdict = infer(
-                run.waiting, named=run.named, listed_ranks=run.ranks, trusted=run.orderly or run.singletons > 0
+                run.waiting,
+                named=run.named,
+                listed_ranks=run.ranks,
+                trusted=run.orderly or run.singletons > 0,
+                likely=run.likely,
             )
             yield from (Note(f"run {run.index}: {text}") for text in run.verdict.notes)
             run.environment |= _environment(run)

@@ -207,3 +207,39 @@ def test_newest_json_with_times_of_the_processor_gives_no_row(tmp_path: Path) ->
     (tmp_path / "n.json").write_text(text)
     with pytest.raises(InvalidInput, match="gives no result"):
         read_log(tmp_path / "n.json")
+
+
+def table_of_2020(columns: str, cells: str, *, parts: int, ranks: str = "") -> str:
+    """Rows of eight ranks: size, count, type and whatever stood between those and the figures."""
+    lines = [
+        ranks,
+        f"#       size         count    type {columns}    time   algbw   busbw  error     time   algbw   busbw  error",
+    ]
+    for size in (1 << k for k in range(20, 33, 2)):
+        time = 30 + size / 2.5e5
+        algbw = size / round(time, 1) / 1e3
+        figures = f"{time:8.1f} {algbw:7.2f} {algbw * 7 / 8:7.2f}    N/A"
+        lines.append(f"{size:12d} {size // 4 // parts:14d}   float {cells} {figures} {figures}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "expected"),
+    [
+        ("      ", "      ", "all_gather"),
+        (" redop", "      ", "all_to_all"),
+        (" redop", "   sum", "reduce_scatter"),
+    ],
+)
+def test_what_reduces_names_its_reduction(columns: str, cells: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(table_of_2020(columns, cells, parts=8))
+    log = read_log(tmp_path / "log")
+    assert {(row.collective, row.ranks) for row in log.measurements} == {(expected, 8)}
+    assert any(f"{expected} assumed" in note for note in log.notes) == (expected != "reduce_scatter")
+
+
+@pytest.mark.parametrize(("shown", "nodes"), [(range(7, 8), None), (range(8), 2), (range(4, 8), None)])
+def test_nodes_are_known_where_every_rank_is_listed(shown: range, nodes: int | None, tmp_path: Path) -> None:
+    listed = "\n".join(f"#  Rank {r:2d} Group  0 Pid 100 on rack{r // 4} device {r % 4} [0x01] Example" for r in shown)
+    (tmp_path / "log").write_text(table_of_2020("", "", parts=8, ranks=listed))
+    assert {(row.ranks, row.nodes) for row in read_log(tmp_path / "log").measurements} == {(8, nodes)}
