@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from simnet.results import Measurement, NcclSite
     from simnet.scenario import Scenario as JobScenario
@@ -61,6 +61,11 @@ def asked(
     found = found if layer_times is None else found.with_job(layer_times=layer_times)
     found = found if devices in (None, found.job.devices) else with_devices(found, devices or 0)
     return found if accumulation is None else found.with_job(accumulation=accumulation)
+
+
+def assumptions(scenario: JobScenario) -> Iterator[str]:
+    """What the source of a scenario does not say, a line each."""
+    yield from (f"assumed: {text}" for text in scenario.assumed)
 
 
 def nccl_site(

@@ -71,11 +71,12 @@ def command(
     link = bottleneck_link(model)
     changes = best_changes(asked, catalog=catalog) if advice else []
     if json:
-        print_json([_row(found, link, error, changes) | _against_row(base, against) | normed])
+        row = _row(found, link, error, changes) | _against_row(base, against) | normed
+        print_json([{**row, "assumed": list(asked.assumed)}])
         return
     for line in chain(
         _summary(model, found, base, against), _breakdown(found, normed), _bottleneck(link), _basis(found, error),
-        _advice(changes),
+        options.assumptions(asked), _advice(changes),
     ):  # fmt: skip
         print(line)
 

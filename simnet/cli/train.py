@@ -59,13 +59,15 @@ def command(
     found = run_of(model, failures=_failures(model, node_mtbf, checkpoint, checkpoint_every, restart))
     cost = _bill(model, found, price_per_hour=price_per_hour, node_price=node_price, node_power=node_power, pue=pue)
     row = _row(model, found, cost) | _efficiencies(model, found, base)
-    row |= _ends(row, found, model, node_power)
+    row |= _ends(row, found, model, node_power) | {"assumed": list(asked.assumed)}
     if json:
         from simnet.cli.app import print_json
 
         print_json([row])
         return
     _print(row)
+    for line in options.assumptions(asked):
+        print(f"  {line}")
 
 
 def _failures(

@@ -197,3 +197,10 @@ def test_shared_statistics_say_over_how_many_samples_and_what_each_layer_costs()
     assert "batch norm over 128 samples: 53 layers" in run("step", "--scenario", "ying-1024", "--no-advice")
     (local,) = rows("step", "--scenario", "goyal-256", "--no-advice", "--draws", "20")
     assert "normalisation_batch" not in local
+
+
+@pytest.mark.parametrize("command", [["step", "--no-advice", "--simulate-draws", "0"], ["train"]], ids=lambda c: c[0])
+def test_what_the_source_does_not_say_is_said_to_be_assumed(command: list[str]) -> None:
+    (row,) = rows(*command, "--scenario", "smith-tpu")
+    assert row["assumed"][0] == "the pod has 256 chips"
+    assert "assumed: the pod has 256 chips\n" in run(*command, "--scenario", "smith-tpu")
