@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from simnet.importers.nccl_infer import BLANK, Row, Verdict, infer, possible
 from simnet.importers.nccl_rows import Half, Start, agrees, figures, half, parts, row_start, without_functions
+from simnet.importers.nccl_run import Run, closing_notes, environment
 from simnet.importers.prefixes import without_numbers
 from simnet.importers.record import Fact, Item, Line, Note, Skipped
 from simnet.metrics import algbw
@@ -37,74 +37,6 @@ _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
 _ELISIONS = ("...", "....", "…", "[...]", "[…]")
 _BUFFER = 256
 _HALVES = {"in-place": True, "out-of-place": False, "measured": None, "predicted": None}
-
-
-@dataclass(slots=True)
-class _Run:
-    """What is known of one run; rows wait here until its collective and ranks are told."""
-
-    index: int
-    banners: int = 0
-    rank_zeros: int = 0
-    listed: list[int] = field(default_factory=list)
-    hosts: set[str] = field(default_factory=set)
-    device: str | None = None
-    named: str | None = None
-    title: dict[str, str] = field(default_factory=dict)
-    header: str | None = None
-    header_line: int = 0
-    waiting: list[Row] = field(default_factory=list)
-    num_rows: int = 0
-    num_taken: int = 0
-    footers: int = 0
-    verdict: Verdict | None = None
-    environment: dict[str, Any] = field(default_factory=dict)
-    busbw_sum: float = 0.0
-    num_busbw: int = 0
-    average: float | None = None
-    elided: bool = False
-    last_length: int = 0
-    last_start: Start | None = None
-    old_algbw: bool = False
-    in_place: bool | None = None
-    listed_after_header: bool = False
-
-    @property
-    def singletons(self) -> int:
-        """How many one-rank runs print into this one; 0 where it is a single run."""
-        several = max(self.banners, self.rank_zeros)
-        return several if several > 1 and max(self.listed, default=0) == 0 else 0
-
-    @property
-    def ranks(self) -> int | None:
-        if self.title.get("ranks", "").isdigit():
-            return int(self.title["ranks"])
-        return max(self.listed) + 1 if self.listed else None
-
-    @property
-    def nodes(self) -> int | None:
-        """Hosts of the ranks, where all of them are listed."""
-        whole = sorted(self.listed) == list(range(len(self.listed)))
-        told = self.verdict is None or self.verdict.ranks == len(self.listed)
-        return len(self.hosts) if whole and told and len(self.listed) > 1 else None
-
-    @property
-    def likely(self) -> str | None:
-        """Collective whose table has this form: in 2020 only that of all-to-all left its column of reductions blank."""
-        blank = self.header is not None and "redop" in self.header and self.waiting[0].start.redop == BLANK
-        return "all_to_all" if blank else None
-
-    @property
-    def orderly(self) -> bool:
-        """Whether banner, all ranks in order and header came as printed: the list can be trusted on its own."""
-        if "ranks" in self.title:
-            return True
-        in_order = self.listed == list(range(len(self.listed)))
-        return self.banners == 1 and in_order and self.header is not None and not self.listed_after_header
-
-    @property
-    def over(self) -> bool:
-        return self.footers >= max(1, self.singletons)
 
 
 def read(lines: Iterable[Line], path: str) -> Iterator[Item]:
@@ -132,7 +64,7 @@ class _Stream:
 
     def __init__(self, path: str, index: int) -> None:
         self.path = path
-        self.run = _Run(index)
+        self.run = Run(index)
         self.pending: tuple[int, Start, int | None] | None = None
         self.named: str | None = None
         self.repeated: tuple[str, int] | None = None
@@ -207,7 +139,7 @@ class _Stream:
     def _begin_if(self, begins: bool) -> Iterator[Item]:
         if begins:
             yield from self._close()
-            self.run = _Run(self.run.index + 1)
+            self.run = Run(self.run.index + 1)
             if self.repeated is not None:
                 (self.run.header, self.run.header_line), self.repeated = self.repeated, None
 
@@ -279,7 +211,7 @@ class _Stream:
                 likely=run.likely,
             )
             yield from (Note(f"run {run.index}: {text}") for text in run.verdict.notes)
-            run.environment |= _environment(run)
+            run.environment |= environment(run)
         for row in run.waiting:
             item = self._measurement(row, run.verdict)
             run.num_taken += not isinstance(item, Skipped)
@@ -316,7 +248,7 @@ class _Stream:
             return
         if run.num_taken:
             yield Fact(f"run {run.index}", {"rows": run.num_rows, **run.environment})
-        yield from (Note(f"run {run.index}: {text}") for text in _closing_notes(run))
+        yield from (Note(f"run {run.index}: {text}") for text in closing_notes(run))
 
 
 def _interval(tokens: list[str]) -> tuple[float, ...]:
@@ -347,7 +279,7 @@ def _has_root(header: str | None, tokens: list[str]) -> bool:
     return len(tokens) in (5, 7, 9)
 
 
-def _contradiction(start: Start, figures_: Half | None, run: _Run) -> str | None:
+def _contradiction(start: Start, figures_: Half | None, run: Run) -> str | None:
     """Say why a row cannot be right, from its own columns alone."""
     if figures_ is None:
         return None
@@ -360,39 +292,6 @@ def _contradiction(start: Start, figures_: Half | None, run: _Run) -> str | None
         run.old_algbw = True
         return None
     return f"algbw {figures_.algbw / GB:.2f} GB/s is not size/time"
-
-
-def _environment(run: _Run) -> dict[str, Any]:
-    found: dict[str, Any] = {"run": run.index}
-    if run.device:
-        found["device"] = run.device
-    if run.singletons and run.verdict is not None and run.verdict.ranks == 1:
-        found["interleaved_runs"] = run.singletons
-    return found
-
-
-def _closing_notes(run: _Run) -> Iterator[str]:
-    if run.num_rows == 0:
-        yield f"started, no result (header at line {run.header_line})" if run.header else "started, no result"
-        return
-    if run.singletons and (run.verdict is None or run.verdict.ranks == 1):
-        yield f"{run.singletons} singleton runs interleaved: every row is one GPU alone, not {run.singletons} together"
-    if run.old_algbw:
-        yield "algbw is printed per rank, an old definition of all_gather; size/time is used"
-    if run.footers == 0:
-        yield "no footer: the run was cut or did not finish"
-    if run.elided:
-        yield "rows are elided; the printed average covers rows that are not shown"
-    elif run.average is not None and run.num_busbw and not _is_mean(run):
-        yield (
-            f"the printed average of {run.average / GB:g} GB/s is not the mean of the rows shown, "
-            f"{run.busbw_sum / run.num_busbw / GB:.4g} GB/s; rows are missing"
-        )
-
-
-def _is_mean(run: _Run) -> bool:
-    mean = run.busbw_sum / run.num_busbw
-    return run.average is not None and abs(mean - run.average) <= 0.006 * GB + 0.002 * mean
 
 
 def _spelling(name: str) -> str:
