@@ -119,9 +119,7 @@ def _candidates(site: Site, kind: Kind, refused: dict[str, str], only: Sequence[
                 refused[label] = str(error)
                 continue
             if too_large := _too_large(schedule):
-                refused[label] = (
-                    f"{too_large}, more than a choice over all algorithms takes time for; ask for it by name"
-                )
+                refused[label] = too_large
                 continue
             yield Candidate(label, schedule)
 

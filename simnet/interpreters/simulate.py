@@ -15,7 +15,7 @@ import simpy
 from simpy.events import NORMAL, URGENT
 
 from simnet.costs.model import CostModel
-from simnet.errors import Incomplete, InvalidInput
+from simnet.errors import Incomplete, InvalidInput, Unsupported
 from simnet.interpreters.contention import Group, Widths, contended_links
 from simnet.interpreters.messages import BoolArray, Sizes, num_transfers
 from simnet.interpreters.network import Flow, Network
@@ -24,6 +24,9 @@ from simnet.interpreters.stages import Setting, Sharing, flows_back, may_be_eage
 from simnet.paths import FloatArray, Paths
 from simnet.results import Estimate, Timeline
 from simnet.schedule import Schedule
+
+FOLLOWED_MESSAGES = 10**9
+"""More messages are refused: at some 300,000 a second they take about an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,9 @@ def simulate(
     ------
     Incomplete : a failed link never comes back, and messages wait for it.
     OverBudget : flows were given more rates than that.
-    Unsupported : the schedule has too many messages to list them.
+    Unsupported : the schedule has too many messages to follow them.
     """
-    num_transfers(schedule)
+    _require_followable(schedule)
     if paths.world_size != schedule.world_size:
         raise InvalidInput(
             f"the paths join {paths.world_size} ranks, the schedule has {schedule.world_size}; build both alike"
@@ -89,6 +92,15 @@ def simulate(
     job = Job(schedule, count, None, itemsize, np.asarray(starts, float))
     done = simulate_jobs([job], paths, cost, gamma=gamma, changes=changes, most_rated=most_rated)
     return Estimate(done.time, True, "simulate", finish=done.finish[0])
+
+
+def _require_followable(schedule: Schedule) -> None:
+    messages = num_transfers(schedule)
+    if messages > FOLLOWED_MESSAGES:
+        raise Unsupported(
+            f"{schedule.name} on {schedule.world_size} ranks sends up to {messages:,} messages, which simulate would "
+            "follow for hours; take fewer ranks, or estimate, which repeats what is alike"
+        )
 
 
 def simulate_jobs(

@@ -10,7 +10,7 @@ from simnet.collective import Collective, Kind
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.costs.registry import find as find_cost
 from simnet.costs.tcp import Tcp
-from simnet.errors import Incomplete, InvalidInput
+from simnet.errors import Incomplete, InvalidInput, Unsupported
 from simnet.interpreters.estimate import estimate
 from simnet.interpreters.program import Job
 from simnet.interpreters.simulate import LinkChange, simulate, simulate_jobs
@@ -181,3 +181,9 @@ def test_acknowledgements_are_those_of_each_repetition(count: int) -> None:
     timed = estimate(ring, count, paths, cost, static_share=True)
     assert timed.bracket is not None
     assert timed.bracket.low <= simulate(ring, count, paths, cost).time <= timed.bracket.high
+
+
+def test_what_would_be_followed_for_hours_is_refused() -> None:
+    n = 65_536
+    with pytest.raises(Unsupported, match="8,589,803,520 messages, which simulate would follow for hours"):
+        simulate(build("ring", n), n, UniformPaths(n, 1e-6, 12.5e9), AlphaBeta())
