@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simnet.cli.options import Ampere, Hardware, Inside, LogRanksPerNode, NetworkLatency, NicBandwidth, Nics
+from simnet.cli.options import Ampere, Hardware, Inside, LogRanks, LogRanksPerNode, NetworkLatency, NicBandwidth, Nics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ def command(
     hardware: Hardware = "NVLINK",
     ampere: Ampere = False,
     ranks_per_node: LogRanksPerNode = None,
+    log_ranks: LogRanks = None,
     json: Annotated[bool, typer.Option("--json", help="The profile as one JSON object.")] = False,
 ) -> None:
     """Fit latency, bandwidth, protocol switch and reduction rate, with 80 % intervals; contradicting rows are named.
@@ -40,7 +41,7 @@ def command(
     """
     from simnet.calibration import calibrate
     from simnet.cli.app import print_json
-    from simnet.cli.options import nccl_site, with_nodes
+    from simnet.cli.options import nccl_site, with_nodes, with_ranks
     from simnet.points import parse_holdout
     from simnet.profiles import write_profile
 
@@ -49,7 +50,7 @@ def command(
         nics=nics, nic_bandwidth=nic_bandwidth, inside=inside, network_latency=network_latency, hardware=hardware,
         ampere=ampere,
     )  # fmt: skip
-    kept, held = parse_holdout(with_nodes(rows, ranks_per_node), holdout or [])
+    kept, held = parse_holdout(with_nodes(with_ranks(rows, log_ranks), ranks_per_node), holdout or [])
     profile = calibrate(
         kept, name=name or out.stem, inputs=inputs, created=_now(), command=_command(), seed=seed, site=site
     )  # fmt: skip

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from simnet.cli.options import LogRanks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,12 +22,14 @@ def command(
     measured: Annotated[Path, typer.Argument(help="A log of any format read here.")],
     *,
     profile: Annotated[list[Path] | None, typer.Option(help="Profile the predictions were made with.")] = None,
+    log_ranks: LogRanks = None,
     limit: Annotated[
         float | None, typer.Option(help="Exit with 1 where a row got slower by more than this fraction, e.g. 0.1.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per row, then one of error figures.")] = False,
 ) -> None:
     """Print both times, and the error on rows nothing was fitted to; two logs are compared for regressions."""
+    from simnet.cli.options import with_ranks
     from simnet.comparison import compare, compare_logs
     from simnet.errors import InvalidInput
     from simnet.importers.logs import read_log
@@ -36,10 +40,11 @@ def command(
     if first.predictions:
         if limit is not None:
             raise InvalidInput(f"--limit compares two logs and {expected} holds predictions; leave it out")
-        result = compare(first.predictions, second.measurements, profiles=_profiles(first, profile or []))
+        measured_rows = with_ranks(second.measurements, log_ranks)
+        result = compare(first.predictions, measured_rows, profiles=_profiles(first, profile or []))
         _print(result, json, predicted=True)
         return
-    result = compare_logs(first.measurements, second.measurements)
+    result = compare_logs(*(with_ranks(log.measurements, log_ranks) for log in (first, second)))
     _print(result, json, predicted=False)
     slower = [row for row in result.rows if limit is not None and -row.error > limit / (1 + limit)]
     if slower:

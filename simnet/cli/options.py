@@ -44,6 +44,8 @@ LogRanksPerNode = Annotated[
     int | None, typer.Option(help="Ranks of every node, where a log does not tell its nodes.")
 ]  # fmt: skip
 
+LogRanks = Annotated[int | None, typer.Option(help="Ranks that took part, where a log does not tell (OSU).")]
+
 _CHANNELS = 12
 
 
@@ -91,6 +93,21 @@ def nccl_site(
         ampere=ampere,
         network_latency=parse(network_latency, Dimension.TIME, name="--network-latency") if network_latency else None,
     )  # fmt: skip
+
+
+def with_ranks(rows: Iterable[Measurement], ranks: int | None) -> list[Measurement]:
+    """Rows of collectives with the ranks their log does not tell; sizes per rank become totals."""
+    from simnet.collective import Kind
+    from simnet.errors import InvalidInput
+
+    if ranks is not None and ranks < 2:
+        raise InvalidInput(f"--log-ranks must be 2 or more, got {ranks}")
+    return [
+        replace(row, ranks=ranks, size_bytes=row.size_bytes * (ranks if row.environment.get("size_per_rank") else 1))
+        if ranks is not None and row.ranks is None and row.collective in set(Kind)
+        else row
+        for row in rows
+    ]
 
 
 def with_nodes(rows: Iterable[Measurement], ranks_per_node: int | None) -> list[Measurement]:

@@ -85,4 +85,5 @@ def _row(line: Line, test: str, columns: tuple[str, ...], path: str) -> Item:
             if name in ("Min", "Max") or name[:1] == "P"
         }
     )
-    return Measurement(kind, size, time, num_wrong=wrong, source=path, environment=spread)
+    told = {"size_per_rank": True} if kind in _PER_RANK else {}
+    return Measurement(kind, size, time, num_wrong=wrong, source=path, environment={**spread, **told})
