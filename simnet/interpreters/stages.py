@@ -201,6 +201,11 @@ class Pattern:
         return distinct(self.src_lane, self.setting.schedule.world_size * self.setting.schedule.num_channels)
 
     @cached_property
+    def alone_at_destination(self) -> bool:
+        """Whether no lane receives two messages."""
+        return distinct(self.dst_lane, self.setting.schedule.world_size * self.setting.schedule.num_channels)
+
+    @cached_property
     def gamma(self) -> FloatArray:
         """S per byte that each message's receiver adds, (num_messages or 1, 1)."""
         gamma = self.setting.gamma
