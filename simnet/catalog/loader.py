@@ -115,7 +115,8 @@ def uniform(bandwidth: str | float, latency: str | float, *, folder: Folder = No
 def _given(value: str | float, dimension: Dimension, name: str) -> Quantity:
     number = parse(value, dimension, name=name) if isinstance(value, str) else float(value)
     if number < 0 or (dimension is Dimension.BANDWIDTH and number == 0):
-        raise InvalidInput(f"{name} must be above 0, got {value}; write 12.5 GB/s and 1 us")
+        least = "above 0" if dimension is Dimension.BANDWIDTH else "0 or more"
+        raise InvalidInput(f"{name} must be {least}, got {value}; write 12.5 GB/s and 1 us")
     return Quantity(number, number, number, "given")
 
 

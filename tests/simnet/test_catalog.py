@@ -125,3 +125,13 @@ def test_uniform_takes_its_port_from_the_caller() -> None:
         catalog.uniform("12.5", "1 us")
     with pytest.raises(InvalidInput, match="above 0"):
         catalog.uniform(0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "latency", "text"),
+    [("0 GB/s", "1 us", "bandwidth must be above 0"), ("1 GB/s", "-1 us", "latency must be 0 or more, got -1 us")],
+)
+def test_a_uniform_network_needs_a_bandwidth_and_may_have_no_latency(bandwidth: str, latency: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        catalog.uniform(bandwidth, latency)
+    assert catalog.uniform("1 GB/s", "0 us").network.wires["port"].latency == 0
