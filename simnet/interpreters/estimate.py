@@ -75,8 +75,12 @@ def estimate(
     finished, exact, reason = _run(case)
     if not exact.all() and not static_share:
         raise Unsupported(f"{reason}; estimate is exact only in lockstep: use simulate, or ask for static_share")
-    wanted = bracket and draws is None and not exact.all()
-    ends = _bracket(case, finished, exact) if wanted else None
+    if exact.all() or draws is not None:
+        return _answer(finished, exact, reason, None, axis=case.axis)
+    columns = np.flatnonzero(~exact)
+    fullest = _fullest(case.only(columns))
+    finished = _held_back(finished, columns, fullest)
+    ends = _bracket(case, finished, columns, fullest) if bracket else None
     return _answer(finished, exact, reason, ends, axis=case.axis)
 
 
@@ -238,17 +242,25 @@ def _enclosed(case: _Case) -> Estimate:
     return _answer(high, ~exact & exact, reason, Bracket(low.max(axis=0), high.max(axis=0)), axis=case.axis)
 
 
-def _bracket(case: _Case, finished: FloatArray, exact: BoolArray) -> Bracket:
-    """Two times around each column that is not exact; the time itself, twice, where it is."""
+def _held_back(finished: FloatArray, columns: IntArray, fullest: FloatArray) -> FloatArray:
+    """Columns of static share whose last ranks end no sooner than the fullest link can have carried its bytes."""
+    times = finished[:, columns]
+    last = times.max(axis=0)
+    held = finished.copy()
+    held[:, columns] = np.where(times == last, np.maximum(last, fullest), times)
+    return held
+
+
+def _bracket(case: _Case, finished: FloatArray, columns: IntArray, fullest: FloatArray) -> Bracket:
+    """Two times around each of the columns, which are not exact; the time itself, twice, of the others."""
     time = finished.max(axis=0)
     low, high = time.copy(), time.copy()
-    columns = np.flatnonzero(~exact)
-    lower, upper = _around(case.only(columns), time[columns])
+    lower, upper = _around(case.only(columns), time[columns], fullest)
     low[columns], high[columns] = lower * (1 - INSTANT), upper * (1 + INSTANT)
     return Bracket(low, high)
 
 
-def _around(case: _Case, time: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _around(case: _Case, time: FloatArray, fullest: FloatArray) -> tuple[FloatArray, FloatArray]:
     """No sharing at all, or all the bytes of the fullest link; and the least share there can ever be.
 
     Rounding all chunks down or up bounds nothing where links are shared: messages that fall out of step can
@@ -258,7 +270,7 @@ def _around(case: _Case, time: FloatArray) -> tuple[FloatArray, FloatArray]:
         _run(replace(case, setting=replace(case.setting, sharing=sharing)))[0].max(axis=0)
         for sharing in (Sharing.ALONE, Sharing.CROWDED)
     )
-    return np.minimum(np.maximum(alone, _fullest(case)), time), np.maximum(crowded, time)
+    return np.minimum(np.maximum(alone, fullest), time), np.maximum(crowded, time)
 
 
 def _fullest(case: _Case) -> FloatArray:

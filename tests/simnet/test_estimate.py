@@ -5,7 +5,7 @@ import pytest
 
 from simnet.algorithms.registry import build
 from simnet.collective import Collective, Kind
-from simnet.collective_prediction import find_site, predict_collective
+from simnet.collective_prediction import build_schedule, find_site, predict_collective
 from simnet.costs.alpha_beta import AlphaBeta
 from simnet.errors import InvalidInput, Unsupported
 from simnet.interpreters import closed_form
@@ -14,6 +14,7 @@ from simnet.interpreters.estimate import estimate
 from simnet.interpreters.messages import num_transfers
 from simnet.interpreters.network import OverBudget
 from simnet.interpreters.simulate import simulate
+from simnet.link_load import carried_bytes
 from simnet.paths import UniformPaths
 from simnet.schedule import Op, Schedule, Step, Transfer
 from tests.simnet.fabrics import nodes
@@ -190,3 +191,17 @@ def test_a_size_of_nothing_among_others_is_exact_however_ranks_start() -> None:
     timed = estimate(schedule, [32_000, 0], paths, AlphaBeta(), starts=np.stack([starts, starts]), static_share=True)
     assert np.asarray(timed.time)[1] == pytest.approx(starts.max(), rel=1e-12)
     assert np.asarray(timed.exact).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("cluster", ["abci", "p3-16xlarge", "uber-tcp"])
+@pytest.mark.parametrize("name", ["bucket", "torus2d_concurrent", "swing"])
+def test_a_static_share_does_not_beat_what_the_fullest_link_has_to_carry(cluster: str, name: str) -> None:
+    site = find_site(ranks=16, cluster=cluster)
+    schedule, sizes = build_schedule(name, site), np.array([2**16, 2**22])
+    found = estimate(schedule, sizes, site.paths, AlphaBeta(), static_share=True)
+    carried = carried_bytes(schedule, site.paths, 4.0)
+    assert not found.exact.any()
+    assert (found.time >= 0.999 * sizes * (carried / site.paths.link_bandwidth).max()).all()
+    assert (found.bracket.low <= found.time).all()
+    assert (found.bracket.high >= found.time).all()
+    assert np.array_equal(found.finish.max(axis=1), found.time)
