@@ -64,6 +64,8 @@ def test_where_two_kinds_are_as_narrow_the_most_loaded_link_is_named():
 def test_fewer_devices_are_taken_where_all_would_take_long_to_simulate():
     model = StepModel(load_scenario("sony-1088"))
     ranks = quick_to_simulate(model)
-    assert ranks == 136
-    assert num_transfers(build("torus2d", ranks)) <= 8000 < num_transfers(build("torus2d", 2 * ranks))
+    assert ranks == 56
+    assert (
+        num_transfers(build("torus2d", ranks, grid=(8, 7))) <= 2000 < num_transfers(build("torus2d", 76, grid=(4, 19)))
+    )
     assert quick_to_simulate(StepModel(load_scenario("dgx1v-8"))) == 8
