@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import simnet as sn
 from simnet.calibration import calibrate
 from simnet.changes import parse_change
-from simnet.cli.app import command_line
 from simnet.collective_prediction import predict_collective
 from simnet.costs.nccl_scaled import half_widths, nodes_of, scaled, times
 from simnet.errors import InvalidInput
@@ -27,6 +23,7 @@ from simnet.results import Measurement, NcclFit, NcclSite, Profile
 from simnet.scenario import load_scenario
 from simnet.units import GB
 from simnet.whatif import whatif
+from tests.simnet.terminal import rows, run
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 SITE = NcclSite(channels=12, channel_bandwidth=10 * GB, nics=2, nic_bandwidth=12 * GB)
@@ -35,17 +32,6 @@ MACHINE = ("--nics", "2", "--nic-bandwidth", "12 GB/s", "--inside", "120 GB/s")
 
 def log(ranks: int) -> Path:
     return LOGS / f"tree_or_ring_{ranks}_ranks.log"
-
-
-def run(*arguments: str) -> str:
-    outcome = CliRunner().invoke(command_line("simnet.cli", summary="test"), list(arguments))
-    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
-        raise outcome.exception
-    return outcome.stdout
-
-
-def rows(*arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
 
 
 def measured(*worlds: int) -> list[Measurement]:

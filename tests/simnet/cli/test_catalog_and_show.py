@@ -1,27 +1,13 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from simnet.cli.app import command_line
 from simnet.errors import InvalidInput
+from tests.simnet.terminal import rows, run
 
 ROOT = Path(__file__).parents[3]
-
-
-def run(*arguments: str) -> str:
-    outcome = CliRunner().invoke(command_line("simnet.cli", summary="test"), list(arguments))
-    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
-        raise outcome.exception
-    return outcome.stdout
-
-
-def rows(*arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
 
 
 @pytest.mark.parametrize("kind", ["devices", "links", "clusters", "topologies", "costs", "algorithms", "models"])

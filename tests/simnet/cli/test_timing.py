@@ -5,26 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from simnet.cli.app import command_line
 from simnet.errors import InvalidInput, Unsupported
+from tests.simnet.terminal import rows, run
 
 UNIFORM = ("--bandwidth", "12.5 GB/s", "--latency", "1 us")
-
-
-def run(*arguments: str) -> str:
-    outcome = CliRunner().invoke(command_line("simnet.cli", summary="test"), list(arguments))
-    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
-        raise outcome.exception
-    return outcome.stdout
-
-
-def rows(*arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
 
 
 def test_a_ring_of_1024_ranks_takes_10230_us() -> None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import simnet as sn
 from simnet.catalog.loader import file_text
-from simnet.cli.app import command_line
 from simnet.errors import InvalidInput
+from tests.simnet.terminal import rows, run
 
 COMMANDS = (["step", "--no-advice"], ["train"], ["whatif", "lanes 2"])
-
-
-def run(*arguments: str) -> str:
-    outcome = CliRunner().invoke(command_line("simnet.cli", summary="test"), list(arguments))
-    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
-        raise outcome.exception
-    return outcome.stdout
-
-
-def rows(*arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json").splitlines()]
 
 
 @pytest.fixture
