@@ -22,10 +22,8 @@ from simnet.errors import InvalidInput
 from simnet.hardware import Cluster, LinkType, Quantity, Wire
 from simnet.interpreters import engine
 from simnet.interpreters.stages import LinkDraws
-from simnet.link_load import carried_bytes
 from simnet.paths import FabricPaths, Paths
 from simnet.placement import Placement
-from simnet.results import Estimate
 from simnet.schedule import IntArray, Schedule
 from simnet.topologies.registry import build as build_fabric
 from simnet.topologies.registry import cluster_paths
@@ -156,27 +154,13 @@ def price(
     counts = _grid(max(1, schedule.num_chunks), sorted({-(-int(size) // itemsize) for size in sizes}))
     batch, draws = _perturbed(counts, paths, inputs)
     found = engine.run(schedule, batch, paths, cost, itemsize=itemsize, gamma=gamma, draws=draws)
-    times = _at_least_fullest(found, schedule, paths, batch * itemsize, draws.bandwidth)
+    times = np.asarray(found.time, float)
     base = times[: len(counts)]
     sds = _sds(base, times[len(counts) :].reshape(len(inputs), 2), counts, inputs)
     return Prices(
         np.array(counts, float) * itemsize, np.full(len(counts), base[0]), base - base[0], inputs,
         np.broadcast_to(sds[:, :1], sds.shape), sds - sds[:, :1], bool(np.all(found.exact)), found.engine, found.reason,
     )  # fmt: skip
-
-
-def _at_least_fullest(
-    found: Estimate, schedule: Schedule, paths: Paths, sizes: npt.NDArray[Any], bandwidth: FloatArray
-) -> FloatArray:
-    """Times of sizes in bytes, (batch,): a static share never beats what the fullest link has to carry in all.
-
-    bandwidth : of every link, bytes/s, (batch, num_links)
-    """
-    times = np.atleast_1d(np.asarray(found.time, float))
-    if np.all(found.exact):
-        return times
-    carried = carried_bytes(schedule, paths, 1.0)
-    return np.maximum(times, sizes * (carried / bandwidth).max(axis=1))
 
 
 def paths_of(cluster: Cluster, ranks: int, slow_links: Mapping[str, float] | None = None) -> Paths:
@@ -308,7 +292,7 @@ def bottlenecks(
     count = max(schedule.num_chunks, -(-int(num_bytes) // itemsize))
     batch, draws = _perturbed([count], paths, tuple(better))
     timed = engine.run(schedule, batch, paths, cost, itemsize=itemsize, draws=draws)
-    times = _at_least_fullest(timed, schedule, paths, batch * itemsize, draws.bandwidth)
+    times = np.asarray(timed.time, float)
     found = [Bottleneck(b.kind, b.what, float(1 - t / times[0])) for b, t in zip(better, times[1::2], strict=True)]
     return sorted(found, key=lambda b: -b.saved)
 
@@ -347,9 +331,7 @@ def held_against_simulation(
             engine.run(schedule, count, paths, cost, itemsize=itemsize, gamma=gamma, engine=name, bracket=False)
             for name in ("estimate", "simulate")
         )
-        size = np.array([count * itemsize])
-        approximate = float(_at_least_fullest(found, schedule, paths, size, paths.link_bandwidth[None])[0])
-        errors.append(approximate / float(np.max(simulated.time)) - 1)
+        errors.append(float(found.time) / float(np.max(simulated.time)) - 1)
     return ApproximationError(schedule.world_size, len(errors), float(np.median(errors)), float(max(errors, key=abs)))
 
 

@@ -75,12 +75,12 @@ def estimate(
     finished, exact, reason = _run(case)
     if not exact.all() and not static_share:
         raise Unsupported(f"{reason}; estimate is exact only in lockstep: use simulate, or ask for static_share")
-    if exact.all() or draws is not None:
+    if exact.all():
         return _answer(finished, exact, reason, None, axis=case.axis)
     columns = np.flatnonzero(~exact)
     fullest = _fullest(case.only(columns))
     finished = _held_back(finished, columns, fullest)
-    ends = _bracket(case, finished, columns, fullest) if bracket else None
+    ends = _bracket(case, finished, columns, fullest) if bracket and draws is None else None
     return _answer(finished, exact, reason, ends, axis=case.axis)
 
 
